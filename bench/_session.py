@@ -1,0 +1,147 @@
+"""The contract of a device and of an open session on it. The engine knows nothing else of bench."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kernelarc.genomes import (
+    Candidate,
+    Contest,
+    Environment,
+    Evaluation,
+    Genome,
+    Problem,
+    Proposal,
+    Space,
+    Workload,
+)
+
+
+class Device(ABC):
+    """Something that candidates can be judged on.
+
+    Attributes:
+        name: As the user says it: ``"cpu"``, ``"replay"``, ``"cuda:0"``.
+        deterministic: Whether the same genome always gives the same number (``replay``).
+    """
+
+    name: str
+    deterministic: bool
+
+    @abstractmethod
+    def environment(self) -> Environment:
+        """Return identity and observations. Opens no session and takes no lock.
+
+        Raises:
+            MissingPartError: The device or toolchain is missing.
+        """
+
+    @abstractmethod
+    def open(self, problem: Problem, *, seed: int, artefacts: Path, margin: float = 0.0) -> Session:
+        """Take the device's lock, start a fresh worker, prepare the problem.
+
+        Args:
+            problem: What will be evaluated.
+            seed: Root of the streams that fill inputs.
+            artefacts: Folder for build products, kept by content hash; made when needed.
+            margin: A candidate slower than the limit by more than a multiple of this may be
+                censored.
+
+        Raises:
+            MissingPartError: The device or toolchain is missing.
+            InputError: The problem cannot run on this device; the message says why.
+            StoppedError: Another process holds the device.
+        """
+
+
+class Session(ABC):
+    """An open device with one problem. Holds the device's lock until closed.
+
+    One thread uses a session. Nothing a candidate does raises here: crash, hang and wrong result
+    are evaluations. What raises is the instrument itself failing (StoppedError) or bad usage.
+
+    Attributes:
+        device: The device's name.
+        deterministic: As on the device.
+        environment: Where this session measures.
+        problem: What it evaluates.
+        window: How many candidates it likes to have in flight at once.
+        lag: Rounds that proposing may run ahead of telling: 0 is a barrier after every round.
+    """
+
+    device: str
+    deterministic: bool
+    environment: Environment
+    problem: Problem
+    window: int
+    lag: int
+
+    @abstractmethod
+    def spaces(self, workload: Workload) -> Mapping[str, Space]:
+        """Return the space of every route that can run the workload, by route name."""
+
+    @abstractmethod
+    def seeds(self, workload: Workload) -> tuple[Proposal, ...]:
+        """Return genomes that the device knows to be worth trying first (library heuristics)."""
+
+    @abstractmethod
+    def check(self, workload: Workload, genomes: Sequence[Genome]) -> list[str | None]:
+        """Say for each genome why it is illegal, or None. In bulk; launches nothing.
+
+        This is the one legality function: it includes the space's own constraints.
+        """
+
+    @abstractmethod
+    def submit(self, candidates: Sequence[Candidate], *, limit: Mapping[str, float]) -> None:
+        """Queue candidates for evaluation.
+
+        Args:
+            candidates: Legal ones, any workloads of the problem.
+            limit: Per workload fingerprint, the incumbent's objective: sets time limits, and
+                what is clearly slower may be censored. An absent workload has no incumbent.
+        """
+
+    @abstractmethod
+    def collect(self) -> Iterator[Evaluation]:
+        """Yield evaluations as they finish, in any order, until nothing is in flight."""
+
+    @abstractmethod
+    def contest(
+        self, workload: Workload, genomes: Sequence[Genome], *, rounds: int, baseline: bool = False
+    ) -> Contest:
+        """Time contenders interleaved with fresh inputs, each checked for correctness again.
+
+        Args:
+            workload: On which workload.
+            genomes: At least one; their fingerprints name the columns.
+            rounds: How often each is timed.
+            baseline: Whether the device's baseline takes part, as the last column,
+                named ``"baseline:<name>"``.
+        """
+
+    @abstractmethod
+    def baseline_name(self, workload: Workload) -> str | None:
+        """Name what the user would run without us, or None where there is none (replay)."""
+
+    @abstractmethod
+    def observe(self) -> Mapping[str, str]:
+        """Return current observations: load, clocks, temperature, foreign processes."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End workers and compilers within a bounded time and release the lock. Idempotent."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""How a person drives it: commands, live progress, report."""

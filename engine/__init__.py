@@ -1,0 +1,1 @@
+"""Who runs it: campaign, pipeline, controller, migration, audit, resume, public Python API."""

@@ -1,0 +1,1 @@
+"""Who proposes: strategies, mutation and crossover operators, models, Optuna samplers."""

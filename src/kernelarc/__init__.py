@@ -1,0 +1,1 @@
+"""kernelarc: evolutionary search, with a database, for the fastest correct kernel."""
