@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from kernelarc.genomes._alleles import canonical_json, fingerprint_of
-
-_NO_AXES: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +109,7 @@ class Workload:
     """
 
     operator: str
-    axes: Mapping[str, int] = _NO_AXES
+    axes: Mapping[str, int] = field(default_factory=dict)
     uuid: str = ""
     inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     tolerance: Tolerance = Tolerance()

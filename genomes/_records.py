@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 
 from kernelarc.genomes._alleles import Allele, canonical_json, fingerprint_of
 from kernelarc.genomes._genome import Genome
-
-_EMPTY: Mapping[str, str] = MappingProxyType({})
-_NO_PROPERTIES: Mapping[str, Allele] = MappingProxyType({})
 
 
 class Status(StrEnum):
@@ -55,7 +51,7 @@ class Environment:
     """
 
     identity: Mapping[str, str]
-    observations: Mapping[str, str] = _EMPTY
+    observations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fingerprint(self) -> str:
@@ -159,7 +155,7 @@ class Evaluation:
     failure: str | None = None
     message: str = ""
     cost_s: float = 0.0
-    properties: Mapping[str, Allele] = _NO_PROPERTIES
+    properties: Mapping[str, Allele] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if (self.status is Status.OK) != (self.measurement is not None):
@@ -190,7 +186,7 @@ class Contest:
 
     names: tuple[str, ...]
     samples: tuple[tuple[float, ...], ...]
-    failures: Mapping[str, str] = _EMPTY
+    failures: Mapping[str, str] = field(default_factory=dict)
     unit: str = "us"
 
     def column(self, name: str) -> tuple[float, ...]:
