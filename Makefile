@@ -1,0 +1,55 @@
+# Everything happens in .venv inside this checkout; nothing outside it is touched.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup run test lint soak bench lock docs clean
+
+help: ## say what there is
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(READY) ## create .venv and install the locked dependencies, once
+
+# Set up again when the lock or the project file changes; otherwise a no-op.
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kernelarc needs Python 3.11 or newer (say make PYTHON=python3.12)")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+run: $(READY) ## search two real kernels on this CPU, audit and export the winners (under 4 minutes)
+	@bash tools/first_campaigns.sh $(BIN)/kernelarc run/$$(date +%Y%m%d-%H%M%S)
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/size_budget.py
+
+test: $(READY) lint ## everything that CI runs
+	$(BIN)/pytest -q -n 2 -m "not timed and not soak"
+	$(BIN)/pytest -q -p no:xdist -m "timed and not soak"
+
+soak: $(READY) ## kill -9 at 200 random moments; takes long
+	$(BIN)/pytest -q -p no:xdist -m soak --timeout 7200
+
+bench: $(READY) ## the numbers of docs/benchmarks.md, measured on this machine
+	$(BIN)/python -m kernelarc.bench.experiments
+
+lock: ## resolve the dependencies anew (needs uv on the PATH or in .venv)
+	PATH="$(BIN):$$PATH" uv pip compile pyproject.toml --extra dev --universal --generate-hashes \
+	  --no-emit-index-url --no-annotate --custom-compile-command 'make lock' --quiet -o requirements.lock
+
+docs: $(READY) ## write the help texts into docs/commands.md
+	$(BIN)/python tools/command_docs.py
+
+clean: ## remove caches and build products (not .venv, not run/)
+	rm -rf build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
