@@ -1,1 +1,77 @@
 """How a candidate is judged: devices, compiling, timing, guardrails."""
+
+from kernelarc.bench._buffers import (
+    ALIGNMENT,
+    GUARD_BYTES,
+    CacheFlush,
+    GuardedBuffer,
+    changed,
+    digest,
+    digests,
+    last_level_cache_bytes,
+    rotation_count,
+)
+from kernelarc.bench._lock import LOCK_DIR_VARIABLE, DeviceLock, lock_path
+from kernelarc.bench._numerics import (
+    Comparison,
+    compare,
+    compare_exact,
+    epsilon_of,
+    identical,
+    numpy_dtype,
+    rounding_bound,
+)
+from kernelarc.bench._roofline import (
+    Floor,
+    Peak,
+    cpu_peak,
+    floor_of,
+    flops_per_cycle,
+    highest_clock_hz,
+)
+from kernelarc.bench._statistics import (
+    NoiseFloor,
+    clearly_slower,
+    measurement_of,
+    median_estimate,
+    noise_floor,
+    paired_speedup,
+    reaches,
+    rounds_needed,
+)
+
+__all__ = [
+    "ALIGNMENT",
+    "GUARD_BYTES",
+    "LOCK_DIR_VARIABLE",
+    "CacheFlush",
+    "Comparison",
+    "DeviceLock",
+    "Floor",
+    "GuardedBuffer",
+    "NoiseFloor",
+    "Peak",
+    "changed",
+    "clearly_slower",
+    "compare",
+    "compare_exact",
+    "cpu_peak",
+    "digest",
+    "digests",
+    "epsilon_of",
+    "floor_of",
+    "flops_per_cycle",
+    "highest_clock_hz",
+    "identical",
+    "last_level_cache_bytes",
+    "lock_path",
+    "measurement_of",
+    "median_estimate",
+    "noise_floor",
+    "numpy_dtype",
+    "paired_speedup",
+    "reaches",
+    "rotation_count",
+    "rounding_bound",
+    "rounds_needed",
+]
