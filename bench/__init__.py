@@ -11,6 +11,17 @@ from kernelarc.bench._buffers import (
     last_level_cache_bytes,
     rotation_count,
 )
+from kernelarc.bench._environment import (
+    affinity,
+    cpu_environment,
+    cpu_features,
+    cpu_identity,
+    cpu_model,
+    cpu_observations,
+    file_hash,
+    source_hash,
+)
+from kernelarc.bench._load import ForeignLoad, ForeignProcess, LoadWatch
 from kernelarc.bench._lock import LOCK_DIR_VARIABLE, DeviceLock, lock_path
 from kernelarc.bench._numerics import (
     Comparison,
@@ -48,17 +59,27 @@ __all__ = [
     "Comparison",
     "DeviceLock",
     "Floor",
+    "ForeignLoad",
+    "ForeignProcess",
     "GuardedBuffer",
+    "LoadWatch",
     "NoiseFloor",
     "Peak",
+    "affinity",
     "changed",
     "clearly_slower",
     "compare",
     "compare_exact",
+    "cpu_environment",
+    "cpu_features",
+    "cpu_identity",
+    "cpu_model",
+    "cpu_observations",
     "cpu_peak",
     "digest",
     "digests",
     "epsilon_of",
+    "file_hash",
     "floor_of",
     "flops_per_cycle",
     "highest_clock_hz",
@@ -74,4 +95,5 @@ __all__ = [
     "rotation_count",
     "rounding_bound",
     "rounds_needed",
+    "source_hash",
 ]
