@@ -8,6 +8,12 @@ from kernelarc.genomes._alleles import (
     fingerprint_of,
     same_allele,
 )
+from kernelarc.genomes._constraints import (
+    AllowedAlleles,
+    Constraint,
+    ExpressionConstraint,
+    PredicateConstraint,
+)
 from kernelarc.genomes._errors import (
     IllegalGenomeError,
     InputError,
@@ -17,15 +23,8 @@ from kernelarc.genomes._errors import (
     StoppedError,
     nearest,
 )
-from kernelarc.genomes._genes import (
-    Boolean,
-    Choice,
-    Gene,
-    IntegerRange,
-    Permutation,
-    PowerOfTwo,
-    When,
-)
+from kernelarc.genomes._gene import Gene, When
+from kernelarc.genomes._genes import Boolean, Choice, IntegerRange, Permutation, PowerOfTwo
 from kernelarc.genomes._genome import Genome
 from kernelarc.genomes._operators import Axis, Operator, Problem, TensorSpec, Tolerance, Workload
 from kernelarc.genomes._records import (
@@ -43,20 +42,24 @@ from kernelarc.genomes._records import (
     Status,
     Verdict,
 )
+from kernelarc.genomes._space import Space, SpaceSize
 from kernelarc.genomes._strategies import Strategy
 
 __all__ = [
     "Allele",
+    "AllowedAlleles",
     "Axis",
     "Boolean",
     "Candidate",
     "Choice",
     "Conclusion",
     "ConclusionKind",
+    "Constraint",
     "Contest",
     "Environment",
     "Estimate",
     "Evaluation",
+    "ExpressionConstraint",
     "Gene",
     "GeneChange",
     "Genome",
@@ -71,8 +74,11 @@ __all__ = [
     "Operator",
     "Permutation",
     "PowerOfTwo",
+    "PredicateConstraint",
     "Problem",
     "Proposal",
+    "Space",
+    "SpaceSize",
     "Status",
     "StoppedError",
     "Strategy",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import TypeAlias
 
 Allele: TypeAlias = "bool | int | float | str | tuple[Allele, ...]"
@@ -43,7 +43,16 @@ def allele_from_json(value: object) -> Allele:
 
 def same_allele(left: Allele, right: Allele) -> bool:
     """Tell whether two alleles are the same value *and* the same type."""
-    return type(left) is type(right) and left == right
+    if type(left) is not type(right) or left != right:
+        return False
+    return not isinstance(left, tuple) or allele_key(left) == allele_key(right)
+
+
+def allele_key(value: object) -> Hashable:
+    """Return a dictionary key under which equal means the same allele, types included."""
+    if isinstance(value, tuple):
+        return tuple, tuple(allele_key(item) for item in value)
+    return type(value), value
 
 
 def canonical_json(value: object) -> str:

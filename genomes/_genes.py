@@ -1,152 +1,21 @@
-"""Gene kinds: one small class each. A gene is a named position with a domain and an owner."""
+"""Gene kinds: one small class each."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import permutations
 from typing import ClassVar
 
 import numpy as np
 
-from kernelarc.genomes._alleles import Allele, same_allele
+from kernelarc.genomes._alleles import Allele
 from kernelarc.genomes._errors import InputError
-from kernelarc.genomes._strategies import Strategy
-
-
-@dataclass(frozen=True, slots=True)
-class When:
-    """A gene's condition: it is active while the gene named here holds one of these alleles.
-
-    The named gene must stand earlier in the space. An inactive gene is absent from the genome.
-    """
-
-    gene: str
-    values: tuple[Allele, ...]
-
-    def holds(self, alleles: Mapping[str, Allele]) -> bool:
-        """Tell whether the condition is met; an absent parent gene means it is not."""
-        if self.gene not in alleles:
-            return False
-        found = alleles[self.gene]
-        return any(same_allele(found, value) for value in self.values)
+from kernelarc.genomes._gene import Gene, Listed, whole_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gene(ABC):
-    """A named position with its domain and its strategy label.
-
-    Attributes:
-        name: Unique within a space.
-        strategy: The strategy that owns the gene; None until assigned by rule or by the user.
-        when: The condition under which the gene is active; None is always.
-        description: For people.
-    """
-
-    ordered: ClassVar[bool] = True
-
-    name: str
-    strategy: Strategy | None = None
-    when: When | None = None
-    description: str = ""
-
-    @property
-    @abstractmethod
-    def cardinality(self) -> int:
-        """Number of alleles in the domain, at least 1."""
-
-    @abstractmethod
-    def values(self) -> tuple[Allele, ...]:
-        """Return the whole domain in its order. Only for domains that are small."""
-
-    @abstractmethod
-    def contains(self, value: object) -> bool:
-        """Tell whether the value is in the domain, with the right type."""
-
-    @abstractmethod
-    def sample(self, rng: np.random.Generator) -> Allele:
-        """Draw one allele evenly."""
-
-    @abstractmethod
-    def neighbours(self, value: Allele) -> tuple[Allele, ...]:
-        """Return the alleles one step away: next in order, or every other if unordered."""
-
-    @abstractmethod
-    def encode(self, value: Allele) -> tuple[float, ...]:
-        """Encode for a model: ``width`` numbers in [0, 1], equal alleles equal numbers."""
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """How many numbers ``encode`` returns."""
-
-    def mutate(self, value: Allele, rng: np.random.Generator) -> Allele:
-        """Return another allele than ``value``, or ``value`` where the domain has only one."""
-        if self.cardinality == 1:
-            return value
-        while True:
-            drawn = self.sample(rng)
-            if not same_allele(drawn, value):
-                return drawn
-
-    def parse(self, text: str) -> Allele:
-        """Read an allele from a command line.
-
-        Raises:
-            InputError: The text names no allele of the domain; the message says which there are.
-        """
-        for value in self.values():
-            if text in {str(value), repr(value)} or (
-                isinstance(value, bool) and text.lower() == str(value).lower()
-            ):
-                return value
-        shown = ", ".join(str(value) for value in self.values()[:12])
-        more = ", ..." if self.cardinality > 12 else ""
-        raise InputError(f"gene {self.name!r} has no allele {text!r}; it can be {shown}{more}")
-
-
-class _Listed(Gene):
-    """What genes with a listed domain share."""
-
-    __slots__ = ()
-
-    @property
-    def cardinality(self) -> int:
-        return len(self.values())
-
-    def _place(self, value: Allele) -> int:
-        for place, known in enumerate(self.values()):
-            if same_allele(known, value):
-                return place
-        raise InputError(f"gene {self.name!r} has no allele {value!r}")
-
-    def contains(self, value: object) -> bool:
-        return any(type(known) is type(value) and known == value for known in self.values())
-
-    def sample(self, rng: np.random.Generator) -> Allele:
-        values = self.values()
-        return values[int(rng.integers(len(values)))]
-
-    def neighbours(self, value: Allele) -> tuple[Allele, ...]:
-        values, place = self.values(), self._place(value)
-        if not self.ordered:
-            return values[:place] + values[place + 1 :]
-        return values[max(place - 1, 0) : place] + values[place + 1 : place + 2]
-
-    def encode(self, value: Allele) -> tuple[float, ...]:
-        place = self._place(value)
-        if self.ordered:
-            return (place / max(self.cardinality - 1, 1),)
-        return tuple(1.0 if i == place else 0.0 for i in range(self.cardinality))
-
-    @property
-    def width(self) -> int:
-        return 1 if self.ordered else self.cardinality
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PowerOfTwo(_Listed):
+class PowerOfTwo(Listed):
     """Powers of two from ``low`` to ``high``, both included; steps are doublings."""
 
     low: int
@@ -154,17 +23,12 @@ class PowerOfTwo(_Listed):
 
     def __post_init__(self) -> None:
         for bound in (self.low, self.high):
+            whole_number(self.name, "bound", bound)
             if bound < 1 or bound & (bound - 1):
                 raise InputError(f"gene {self.name!r}: {bound} is not a power of two")
         if self.low > self.high:
             raise InputError(f"gene {self.name!r}: low {self.low} exceeds high {self.high}")
-
-    def values(self) -> tuple[Allele, ...]:
-        return tuple(1 << e for e in range(self.low.bit_length() - 1, self.high.bit_length()))
-
-    @property
-    def cardinality(self) -> int:
-        return self.high.bit_length() - self.low.bit_length() + 1
+        self._list(tuple(1 << e for e in range(self.low.bit_length() - 1, self.high.bit_length())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +40,8 @@ class IntegerRange(Gene):
     step: int = 1
 
     def __post_init__(self) -> None:
+        for what, number in (("low", self.low), ("high", self.high), ("step", self.step)):
+            whole_number(self.name, what, number)
         if self.step < 1:
             raise InputError(f"gene {self.name!r}: step {self.step} must be at least 1")
         if self.low > self.high:
@@ -188,27 +54,21 @@ class IntegerRange(Gene):
     def values(self) -> tuple[Allele, ...]:
         return tuple(range(self.low, self.high + 1, self.step))
 
-    def contains(self, value: object) -> bool:
-        return (
-            type(value) is int
-            and self.low <= value <= self.high
-            and (value - self.low) % self.step == 0
-        )
+    def at(self, index: int) -> Allele:
+        return self.low + self.step * index
 
-    def sample(self, rng: np.random.Generator) -> Allele:
-        return self.low + self.step * int(rng.integers(self.cardinality))
+    def index(self, value: object) -> int:
+        if type(value) is not int or not self.low <= value <= self.high:
+            return -1
+        index, rest = divmod(value - self.low, self.step)
+        return -1 if rest else index
 
     def neighbours(self, value: Allele) -> tuple[Allele, ...]:
-        if not self.contains(value):
-            raise InputError(f"gene {self.name!r} has no allele {value!r}")
-        assert isinstance(value, int)
-        return tuple(v for v in (value - self.step, value + self.step) if self.contains(v))
+        place = self.place(value)
+        return tuple(self.at(i) for i in (place - 1, place + 1) if 0 <= i < self.cardinality)
 
     def encode(self, value: Allele) -> tuple[float, ...]:
-        if not self.contains(value):
-            raise InputError(f"gene {self.name!r} has no allele {value!r}")
-        assert isinstance(value, int)
-        return ((value - self.low) / max((self.cardinality - 1) * self.step, 1),)
+        return (self.place(value) / max(self.cardinality - 1, 1),)
 
     @property
     def width(self) -> int:
@@ -233,7 +93,7 @@ def _numeric_order(options: tuple[Allele, ...]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice(_Listed):
+class Choice(Listed):
     """A listed domain. Numeric options are ordered by value, others are unordered.
 
     Attributes:
@@ -245,27 +105,24 @@ class Choice(_Listed):
     def __post_init__(self) -> None:
         if not self.options:
             raise InputError(f"gene {self.name!r} has no alleles")
+        for option in self.options:
+            self._admit(option)
         if _numeric_order(self.options):
             object.__setattr__(self, "options", tuple(sorted(self.options)))
-        for i, left in enumerate(self.options):
-            if any(same_allele(left, right) for right in self.options[i + 1 :]):
-                raise InputError(f"gene {self.name!r} lists the allele {left!r} twice")
+        self._list(tuple(self.options))
 
     @property
     def ordered(self) -> bool:  # type: ignore[override]
         """Whether steps along the options mean anything."""
         return _numeric_order(self.options)
 
-    def values(self) -> tuple[Allele, ...]:
-        return self.options
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Boolean(_Listed):
+class Boolean(Listed):
     """False or True."""
 
-    def values(self) -> tuple[Allele, ...]:
-        return (False, True)
+    def __post_init__(self) -> None:
+        self._list((False, True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,23 +136,40 @@ class Permutation(Gene):
     def __post_init__(self) -> None:
         if not self.items or len(set(self.items)) != len(self.items):
             raise InputError(f"gene {self.name!r}: the items of a permutation must all differ")
+        if not all(isinstance(item, str) for item in self.items):
+            raise InputError(f"gene {self.name!r}: the items of a permutation must be strings")
 
     @property
     def cardinality(self) -> int:
         return math.factorial(len(self.items))
 
     def values(self) -> tuple[Allele, ...]:
-        from itertools import permutations  # noqa: PLC0415
-
         return tuple(permutations(self.items))
 
-    def contains(self, value: object) -> bool:
-        return isinstance(value, tuple) and sorted(map(str, value)) == sorted(self.items)
+    def at(self, index: int) -> Allele:
+        left, found = list(self.items), []
+        for remaining in range(len(left), 0, -1):
+            place, index = divmod(index, math.factorial(remaining - 1))
+            found.append(left.pop(place))
+        return tuple(found)
+
+    def index(self, value: object) -> int:
+        if not isinstance(value, tuple) or len(value) != len(self.items):
+            return -1
+        left, index = list(self.items), 0
+        for item in value:
+            if item not in left:
+                return -1
+            place = left.index(item)
+            left.pop(place)
+            index += place * math.factorial(len(left))
+        return index
 
     def sample(self, rng: np.random.Generator) -> Allele:
         return tuple(self.items[int(i)] for i in rng.permutation(len(self.items)))
 
     def neighbours(self, value: Allele) -> tuple[Allele, ...]:
+        self.place(value)
         assert isinstance(value, tuple)
         found = []
         for i in range(len(value) - 1):
@@ -305,6 +179,7 @@ class Permutation(Gene):
         return tuple(found)
 
     def encode(self, value: Allele) -> tuple[float, ...]:
+        self.place(value)
         assert isinstance(value, tuple)
         last = max(len(self.items) - 1, 1)
         return tuple(value.index(item) / last for item in self.items)

@@ -1,0 +1,179 @@
+"""A component: genes that rules and conditions link. Components are independent of one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from kernelarc.genomes._draw import draw_below
+from kernelarc.genomes._graph import Graph, Node, TooLargeError, build
+from kernelarc.genomes._order import Link, plan
+from kernelarc.genomes._rules import OFF, Rule
+
+EDGE_LIMIT = 200_000
+WIDE_GENE = 1 << 16
+TRIES = 1000
+PROBES = 2000
+HOPELESS = 0.01
+SEARCH_LIMIT = 200_000
+
+
+class Component:
+    """Linked genes with the rules over them. Nothing is built before it is first needed.
+
+    The graph obeys all rules where that fits into ``EDGE_LIMIT`` edges. Otherwise it obeys those
+    that do fit and the rest is ``unbuilt``: an assignment drawn from the graph is then accepted
+    only if the unbuilt rules hold, which is still even over the legal ones.
+
+    Attributes:
+        positions: Its genes, ascending.
+        rules: All its rules.
+    """
+
+    def __init__(
+        self, positions: Sequence[int], rules: Sequence[Rule], links: Sequence[Link]
+    ) -> None:
+        self.positions, self.rules, self.links = tuple(positions), tuple(rules), links
+
+    @cached_property
+    def _built(self) -> tuple[Graph, tuple[Rule, ...]]:
+        narrow = [rule for rule in self.rules if not self._is_wide(rule)]
+        if len(narrow) == len(self.rules):
+            try:
+                return build(plan(self.positions, narrow, self.links), self.links, EDGE_LIMIT), ()
+            except TooLargeError:
+                pass
+        kept = self._affordable(narrow)
+        graph = build(plan(self.positions, kept, self.links), self.links, EDGE_LIMIT * 4)
+        return graph, tuple(rule for rule in self.rules if rule not in kept)
+
+    def _is_wide(self, rule: Rule) -> bool:
+        return any(self.links[p].cardinality > WIDE_GENE for p in rule.positions)
+
+    def _affordable(self, rules: Sequence[Rule]) -> list[Rule]:
+        """Choose rules, the narrow ones first, while the graph stays within its limit for sure."""
+
+        def width(rule: Rule) -> int:
+            size = 1
+            for position in rule.positions:
+                size *= self.links[position].cardinality
+            return size
+
+        kept: list[Rule] = []
+        for rule in sorted(rules, key=width):
+            if plan(self.positions, [*kept, rule], self.links).edges <= EDGE_LIMIT:
+                kept.append(rule)
+        return kept
+
+    @property
+    def graph(self) -> Graph:
+        """The decision graph over the rules that fit."""
+        return self._built[0]
+
+    @property
+    def unbuilt(self) -> tuple[Rule, ...]:
+        """The rules that the graph does not obey."""
+        return self._built[1]
+
+    @property
+    def total(self) -> int:
+        """Number of legal assignments; an upper bound where rules are unbuilt."""
+        return self.graph.root.total
+
+    @cached_property
+    def hopeless(self) -> bool:
+        """Whether so few draws are accepted that sampling has to search instead.
+
+        Estimated once with a stream of its own, so that equal spaces always answer alike.
+        """
+        rng = np.random.default_rng(len(self.positions))
+        values: list[Any] = [OFF] * len(self.links)
+        places = [-1] * len(self.links)
+        accepted = sum(self._accept(rng, places, values) for _ in range(PROBES))
+        return accepted < HOPELESS * PROBES
+
+    def write(self, rank: int, places: list[int], values: list[Any]) -> None:
+        """Write assignment ``rank`` of the graph into both lists."""
+        self.graph.unrank(rank, places)
+        for position in self.positions:
+            place = places[position]
+            values[position] = self.links[position].at(place) if place >= 0 else OFF
+
+    def sample(self, rng: np.random.Generator, places: list[int], values: list[Any]) -> bool:
+        """Draw a legal assignment; False when none was found.
+
+        Even over the legal ones unless ``hopeless``; then a random search with early checks
+        stands in, which always ends but prefers sparse corners.
+        """
+        if not self.total:
+            return False
+        if not self.unbuilt:
+            self.write(draw_below(self.total, rng), places, values)
+            return True
+        if not self.hopeless:
+            for _ in range(TRIES):
+                if self._accept(rng, places, values):
+                    return True
+        return _Search(self, places, values, rng).run()
+
+    def _accept(self, rng: np.random.Generator, places: list[int], values: list[Any]) -> bool:
+        self.write(draw_below(self.total, rng), places, values)
+        return all(rule.holds(values) for rule in self.unbuilt)
+
+    def legal_ranks(self, places: list[int], values: list[Any]) -> Iterator[int]:
+        """Write one legal assignment after another, in rank order."""
+        rank = 0
+        while rank < self.total:
+            self.write(rank, places, values)
+            if all(rule.holds(values) for rule in self.unbuilt):
+                yield rank
+            rank += 1
+
+
+class _Search:
+    """Random depth-first search along the graph, asking unbuilt rules as early as possible."""
+
+    def __init__(
+        self, component: Component, places: list[int], values: list[Any], rng: np.random.Generator
+    ) -> None:
+        self.component, self.places, self.values, self.rng = component, places, values, rng
+        self.order = component.graph.order
+        self.left = SEARCH_LIMIT
+        level = {position: depth for depth, position in enumerate(self.order)}
+        self.asked: list[list[Rule]] = [[] for _ in self.order]
+        for rule in component.unbuilt:
+            self.asked[max(level[p] for p in rule.positions)].append(rule)
+
+    def run(self) -> bool:
+        return self._descend(self.component.graph.root, 0)
+
+    def _descend(self, node: Node, depth: int) -> bool:
+        if depth == len(self.order):
+            return True
+        position = self.order[depth]
+        at = self.component.links[position].at
+        for place, child in self._edges(node):
+            self.left -= 1
+            if self.left < 0:
+                return False
+            self.places[position] = place
+            self.values[position] = at(place) if place >= 0 else OFF
+            if all(rule.holds(self.values) for rule in self.asked[depth]) and self._descend(
+                child, depth + 1
+            ):
+                return True
+        return False
+
+    def _edges(self, node: Node) -> Iterator[tuple[int, Node]]:
+        if node.spread == 1:
+            for edge in self.rng.permutation(len(node.children)):
+                yield node.places[edge], node.children[edge]
+        elif node.spread <= WIDE_GENE:
+            for place in self.rng.permutation(node.spread):
+                yield int(place), node.children[0]
+        else:
+            for place in self.rng.integers(min(node.spread, 1 << 62), size=WIDE_GENE):
+                yield int(place), node.children[0]

@@ -1,0 +1,132 @@
+"""In which order linked genes are decided, and what has to be remembered in between."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kernelarc.genomes._alleles import Allele
+from kernelarc.genomes._rules import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A gene as the graph sees it.
+
+    Attributes:
+        at: The allele at an index of the domain.
+        parent: Position of the gene its condition names, or None.
+        when: Allele indices of the parent that switch it on.
+        children: Positions of the genes whose condition names this one.
+        classes: Per allele index, which children it switches on, as a small number; one more
+            entry at the end (index -1) for "off".
+    """
+
+    cardinality: int
+    at: Callable[[int], Allele]
+    parent: int | None = None
+    when: frozenset[int] = frozenset()
+    children: tuple[int, ...] = ()
+    classes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One level: decide ``position``, then ask ``rules``.
+
+    Attributes:
+        kept: What tells states apart *before* this step: positions decided earlier, with a label
+            per allele index (last entry: off).
+        free: No rule and no condition depends on the gene's allele.
+    """
+
+    position: int
+    rules: tuple[Rule, ...]
+    kept: tuple[tuple[int, Sequence[int]], ...]
+    free: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All levels, and an upper bound on the number of edges."""
+
+    steps: tuple[Step, ...]
+    edges: int
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Positions in the order they are decided."""
+        return tuple(step.position for step in self.steps)
+
+
+def plan(positions: Sequence[int], rules: Sequence[Rule], links: Sequence[Link]) -> Plan:
+    """Order some positions so that little has to be remembered between the steps.
+
+    Args:
+        positions: All genes of one component, ascending.
+        rules: The rules to obey; each over ``positions`` only.
+        links: Of every position of the space.
+    """
+    planner = _Planner(positions, rules, links)
+    steps, edges = [], 0
+    while planner.waiting:
+        kept = planner.kept(planner.done)
+        step = planner.step(kept)
+        steps.append(step)
+        states = math.prod(max(len(set(labels)), 1) for _, labels in kept)
+        edges += states * (1 if step.free else links[step.position].cardinality)
+    return Plan(tuple(steps), edges)
+
+
+class _Planner:
+    def __init__(
+        self, positions: Sequence[int], rules: Sequence[Rule], links: Sequence[Link]
+    ) -> None:
+        self.links, self.rules = links, rules
+        self.waiting, self.done = list(positions), frozenset[int]()
+        self.scopes = [frozenset(rule.positions) for rule in rules]
+        self.ruled = frozenset[int]().union(*self.scopes)
+
+    def step(self, kept: tuple[tuple[int, Sequence[int]], ...]) -> Step:
+        chosen = min(self._ready(), key=self._cost)
+        before, self.done = self.done, self.done | {chosen}
+        self.waiting.remove(chosen)
+        decided = tuple(
+            rule
+            for rule, scope in zip(self.rules, self.scopes, strict=True)
+            if scope <= self.done and not scope <= before
+        )
+        free = chosen not in self.ruled and not self.links[chosen].children
+        return Step(chosen, decided, kept, free)
+
+    def kept(self, done: frozenset[int]) -> tuple[tuple[int, Sequence[int]], ...]:
+        """Return the decided positions that undecided ones still ask about, with labels."""
+        asked = frozenset[int]().union(
+            *(scope for scope in self.scopes if not scope <= done and scope & done)
+        )
+        found: list[tuple[int, Sequence[int]]] = []
+        for position in sorted(done):
+            link = self.links[position]
+            if position in asked:
+                found.append((position, [*range(link.cardinality), -1]))
+            elif any(child not in done for child in link.children):
+                found.append((position, link.classes))
+        return tuple(found)
+
+    def _ready(self) -> list[int]:
+        parents = ((p, self.links[p].parent) for p in self.waiting)
+        return [p for p, parent in parents if parent is None or parent in self.done]
+
+    def _cost(self, position: int) -> tuple[float, int, int]:
+        """Rank a candidate: the states after it, then how many rules it decides."""
+        after = self.done | {position}
+        size = 0.0
+        for p in after:
+            link = self.links[p]
+            if any(not s <= after and p in s for s in self.scopes):
+                size += math.log(link.cardinality + 1)
+            elif any(child not in after for child in link.children):
+                size += math.log(len(set(link.classes)))
+        decided = sum(s <= after and position in s for s in self.scopes)
+        return round(size, 9), -decided, position

@@ -1,0 +1,81 @@
+"""A space's constraints compiled against gene positions, for assignments held as lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final
+
+from kernelarc.genomes._alleles import Allele
+from kernelarc.genomes._constraints import Constraint, constraint_fault
+
+
+class _Off:
+    """Stands in an assignment where a gene is switched off."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "off"
+
+
+OFF: Final = _Off()
+
+
+class Rule:
+    """One constraint over positions.
+
+    Attributes:
+        text: The constraint's text.
+        positions: The genes it names, by position in the space; at least one.
+        holds: Takes an assignment (a list over all positions, ``OFF`` where inactive). Raises
+            InputError where the constraint cannot be evaluated.
+    """
+
+    __slots__ = ("_function", "_genes", "_get", "holds", "positions", "text")
+
+    def __init__(
+        self, constraint: Constraint, places: Mapping[str, int], conditional: Sequence[bool]
+    ) -> None:
+        self.text = constraint.text
+        self._genes = constraint.genes
+        named = tuple(places[gene] for gene in constraint.genes)
+        # A constraint over no gene at all is asked with the first gene, which is always active.
+        self.positions = tuple(dict.fromkeys(named)) or (0,)
+        self._get = _getter(named)
+        self._function = _positional(constraint)
+        can_be_off = any(conditional[p] for p in self.positions)
+        self.holds: Callable[[Sequence[Any]], bool] = (
+            self._holds_if_active if can_be_off else self._holds
+        )
+
+    def _holds(self, values: Sequence[Any]) -> bool:
+        try:
+            return bool(self._function(*self._get(values)))
+        except Exception as error:
+            raise constraint_fault(self.text, self._genes, self._get(values), error) from error
+
+    def _holds_if_active(self, values: Sequence[Any]) -> bool:
+        return OFF in self._get(values) or self._holds(values)
+
+
+def _getter(positions: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    if not positions:
+        return lambda _: ()
+    if len(positions) == 1:
+        (only,) = positions
+        return lambda values: (values[only],)
+    return itemgetter(*positions)
+
+
+def _positional(constraint: Constraint) -> Callable[..., Any]:
+    """Return a function with one positional argument per gene."""
+    function: Callable[..., Any] | None = getattr(constraint, "function", None)
+    if function is not None:
+        return function
+    genes = constraint.genes
+
+    def asked(*values: Allele) -> bool:
+        return constraint.holds(dict(zip(genes, values, strict=True)))
+
+    return asked
