@@ -1,1 +1,5 @@
-"""How a person drives it: commands, live progress, report."""
+"""The command line: click commands, live progress, reports. ``main`` is the entry point."""
+
+from kernelarc.cli._main import main
+
+__all__ = ["main"]

@@ -1,0 +1,68 @@
+"""The entry point: runs the program and turns every error into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from kernelarc.cli._program import program
+
+DEFECT = 70
+INTERRUPTED = 3
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run ``kernelarc`` with these arguments (those of the process by default) and exit."""
+    sys.exit(exit_code(arguments))
+
+
+def exit_code(arguments: Sequence[str] | None = None) -> int:
+    """Run ``kernelarc`` and return what it exits with.
+
+    0 finished, 1 nothing valid found, 2 bad usage or input, 3 stopped but resumable, 4 something
+    is missing, 70 a defect of kernelarc itself (with its traceback).
+    """
+    try:
+        code = program.main(args=arguments, prog_name="kernelarc", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Abort:
+        return _complain("interrupted", INTERRUPTED)
+    except click.ClickException as error:
+        return _complain(_usage_line(error), 2)
+    except BrokenPipeError:
+        return _reader_left()
+    except Exception as error:
+        return _own_error(error)
+    return code if isinstance(code, int) else 0
+
+
+def _own_error(error: Exception) -> int:
+    code = getattr(error, "exit_code", None)
+    if isinstance(code, int):
+        return _complain(str(error), code)
+    traceback.print_exc()
+    return _complain("this is a defect of kernelarc; the lines above say where", DEFECT)
+
+
+def _complain(message: str, code: int) -> int:
+    line = " ".join(message.split())
+    click.echo(f"kernelarc: error: {line}", err=True)
+    return code
+
+
+def _usage_line(error: click.ClickException) -> str:
+    message = error.format_message()
+    context = getattr(error, "ctx", None)
+    if isinstance(context, click.Context):
+        return f"{message} (see '{context.command_path} --help')"
+    return message
+
+
+def _reader_left() -> int:
+    """End quietly when whoever read our output went away (``kernelarc best ... | head``)."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
