@@ -1,0 +1,306 @@
+"""The island that all eight strategies are: a DEAP population, operators chosen by credit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from kernelarc.genomes import (
+    Allele,
+    Candidate,
+    Conclusion,
+    Genome,
+    Judged,
+    Proposal,
+    Space,
+    Strategy,
+    Verdict,
+)
+from kernelarc.islands._credit import Credit, draw
+from kernelarc.islands._fence import fenced
+from kernelarc.islands._island import Habitat, Island, View
+from kernelarc.islands._population import Individual, Population, individual_of
+from kernelarc.islands._settings import IslandSettings
+from kernelarc.islands._spread import Encoder, farthest
+from kernelarc.islands._sweep import Sweep
+from kernelarc.islands._terrain import Scene, Terrain, pick, survey
+from kernelarc.islands._traps import Traps
+from kernelarc.islands._turn import Turn
+from kernelarc.islands._wins import Wins
+from kernelarc.islands.models import Proposer
+from kernelarc.islands.operators import FAMILIES, GENERIC, toolbox_for
+
+_WIN_SHARE = 0.15
+_KNOWN_POINTS = 64
+_SAMPLES = 16
+
+
+class EvolvingIsland(Island):
+    """One strategy's island on one habitat.
+
+    What changes only by ``tell`` and ``receive``: population, traps, wins, credit, plateau
+    counter, visits per route. Everything else is made once or is a cache.
+
+    Attributes:
+        owner: The strategy, fixed by the class.
+
+    Args:
+        habitat: Workload, spaces and device.
+        settings: Tuning constants and switches.
+        sleeps: Why it has nothing to propose, or None.
+    """
+
+    owner: ClassVar[Strategy]
+
+    def __init__(
+        self, habitat: Habitat, settings: IslandSettings, *, sleeps: str | None = None
+    ) -> None:
+        self.strategy = self.owner
+        self.name = self.owner.value
+        self._habitat = habitat
+        self._settings = settings
+        self._sleeps = sleeps
+        self._routes = tuple(habitat.spaces)
+        self._terrains = {r: survey(s, self.strategy) for r, s in habitat.spaces.items()}
+        self._encoders = {r: Encoder(s) for r, s in habitat.spaces.items()}
+        self._sweeps = {r: Sweep(s) for r, s in habitat.spaces.items()}
+        self._toolbox = toolbox_for(self.strategy)
+        self._models = self._make_models() if settings.models and sleeps is None else {}
+        self._priors = self._prior_weights()
+        self._population = Population(settings.elites, settings.hall)
+        self._traps = Traps(habitat.workload)
+        self._wins = Wins()
+        self._credit = Credit(memory=settings.memory, floor=settings.floor)
+        self._visits = dict.fromkeys(self._routes, 0)
+        self._told = 0
+        self._stale = 0
+
+    # -- the contract ------------------------------------------------------------------------
+
+    def asleep(self) -> str | None:
+        return self._sleeps
+
+    def ask(self, n: int, rng: np.random.Generator, view: View) -> list[Proposal]:
+        if self._sleeps is not None:
+            return []
+        turn = Turn(rng, view, self._traps, self._settings.trapped_share)
+        proposals: list[Proposal] = []
+        with fenced(rng):
+            while len(proposals) < n:
+                proposal = self._propose(turn)
+                if proposal is None:
+                    break
+                turn.taken.add(proposal.genome.fingerprint)
+                proposals.append(proposal)
+        return proposals
+
+    def tell(self, judged: Sequence[Judged]) -> None:
+        for one in judged:
+            candidate, individual = one.evaluation.candidate, individual_of(one)
+            better = individual is not None and self._improves(individual, candidate)
+            self._credit.record(candidate.mutation, one.verdict, better=better)
+            self._told += 1
+            if candidate.genome.route in self._visits:
+                self._visits[candidate.genome.route] += 1
+            if individual is not None and candidate.genome.route in self._terrains:
+                self._settle(candidate, individual, one.verdict)
+
+    def receive(self, conclusions: Sequence[Conclusion]) -> None:
+        for conclusion in conclusions:
+            self._traps.receive(conclusion)
+            self._wins.receive(conclusion, self._told)
+
+    def elites(self) -> Sequence[Genome]:
+        return self._population.genomes()
+
+    def credit(self) -> Mapping[str, tuple[int, int]]:
+        return self._credit.counts()
+
+    # -- learning ----------------------------------------------------------------------------
+
+    def _improves(self, individual: Individual, candidate: Candidate) -> bool:
+        if individual.bound or not candidate.parents:
+            return False
+        before = self._population.score_of(candidate.parents[0])
+        return before is not None and individual.score > before
+
+    def _settle(self, candidate: Candidate, individual: Individual, verdict: Verdict) -> None:
+        """Let an individual in; what was measured and is no improvement advances the counter."""
+        moved = candidate.mutation.startswith("plateau.")
+        if moved and self._stale >= self._habitat.plateau:
+            self._population.scatter()
+            self._stale = 0
+        improved = self._population.add(individual)
+        self._stale = 0 if improved or verdict is Verdict.KEEP else self._stale + 1
+
+    # -- proposing ---------------------------------------------------------------------------
+
+    def _propose(self, turn: Turn) -> Proposal | None:
+        found: Proposal | None = None
+        if self._stale >= self._habitat.plateau:
+            found = self._leave(turn)
+        elif not self._population.colony or turn.view.count() < self._settings.start:
+            found = self._begin(turn)
+        return found or self._breed(turn) or self._sample(turn) or self._sweep(turn)
+
+    def _begin(self, turn: Turn) -> Proposal | None:
+        """Fill the space: the sample farthest from everything that was evaluated."""
+        route = min(self._routes, key=lambda r: (self._visits[r], self._routes.index(r)))
+        drawn = self._drawn(turn, route, self._settings.spread)
+        recent = turn.view.recent(_KNOWN_POINTS)
+        genomes = [judged.evaluation.candidate.genome for judged in recent]
+        return self._far(turn, drawn, genomes, "sample")
+
+    def _breed(self, turn: Turn) -> Proposal | None:
+        """Draft by operators drawn by credit until one draft is admitted."""
+        if not self._population.colony:
+            return None
+        chances = self._credit.chances(self._offered())
+        names, weights = list(chances), list(chances.values())
+        fresh = self._wins.draw(turn.rng, newer_than=self._told - self._settings.fresh_wins)
+        for attempt in range(self._settings.attempts):
+            name = draw(turn.rng, names, weights)
+            if attempt == 0 and fresh is not None and turn.rng.random() < 0.5:
+                name = "win.apply"
+            parent = self._population.parent(self._settings.tournament).genome
+            if name in self._models:
+                weights[names.index(name)] = 0.0  # a model is asked once a proposal
+                proposal = self._by_model(turn, name, parent)
+                if sum(weights) == 0.0:
+                    weights = [1.0] * len(names)
+            elif name == "win.genome":
+                proposal = self._by_win_genome(turn)
+            else:
+                proposal = self._by_operator(turn, name, parent)
+            if proposal is not None:
+                return proposal
+        return None
+
+    def _by_model(self, turn: Turn, name: str, parent: Genome) -> Proposal | None:
+        model = self._models[name].get(parent.route)
+        genome = None if model is None else model.propose(turn, parent)
+        if genome is None:
+            return None
+        return Proposal(genome=genome, mutation=name, parents=(parent.fingerprint,))
+
+    def _by_win_genome(self, turn: Turn) -> Proposal | None:
+        for genome in self._wins.genomes():
+            terrain = self._terrains.get(genome.route)
+            if terrain and terrain.space.contains(genome) and turn.admits(genome):
+                return Proposal(genome=genome, mutation="win.genome")
+        return None
+
+    def _by_operator(self, turn: Turn, name: str, parent: Genome) -> Proposal | None:
+        """Draft by a mutation operator or a win, repair, and admit or refuse."""
+        terrain = self._terrains[parent.route]
+        alleles: dict[str, Allele] | None
+        if name == "win.apply":
+            win = self._wins.draw(turn.rng)
+            alleles = win.apply(parent) if win and win.conclusion.route == parent.route else None
+        else:
+            alleles = getattr(self._toolbox, name)(parent, self._scene(parent.route), turn.rng)
+        if alleles is None:
+            return None
+        genome = legal(alleles, terrain, turn.rng)
+        if genome is None or not turn.admits(genome):
+            return None
+        return Proposal(genome=genome, mutation=name, parents=(parent.fingerprint,))
+
+    def _leave(self, turn: Turn) -> Proposal | None:
+        """Answer a plateau: another route, else another algorithm, else far away."""
+        colony = self._population.colony
+        here = colony[0].genome if colony else None
+        others = [route for route in self._routes if here is None or route != here.route]
+        if others and here is not None:
+            route = min(others, key=lambda r: (self._visits[r], self._routes.index(r)))
+            return self._far(
+                turn, self._drawn(turn, route, self._settings.spread), [], "plateau.route"
+            )
+        route = self._routes[0] if here is None else here.route
+        drawn = self._drawn(turn, route, 2 * self._settings.spread)
+        branches = [gene.name for gene in self._terrains[route].branches]
+        elsewhere = [g for g in drawn if here and any(g.get(b) != here.get(b) for b in branches)]
+        elites = [genome for genome in self._population.genomes() if genome.route == route]
+        if elsewhere:
+            return self._far(turn, elsewhere, elites, "plateau.algorithm")
+        return self._far(turn, drawn, elites, "plateau.restart")
+
+    def _far(
+        self, turn: Turn, drawn: Sequence[Genome], known: Sequence[Genome], name: str
+    ) -> Proposal | None:
+        if not drawn:
+            return None
+        encoder = self._encoders[drawn[0].route]
+        rows = encoder.rows(genome for genome in known if genome.route == drawn[0].route)
+        for genome in farthest(drawn, rows, encoder):
+            if turn.admits(genome):
+                return Proposal(genome=genome, mutation=name)
+        return None
+
+    def _sample(self, turn: Turn) -> Proposal | None:
+        for _ in range(_SAMPLES):
+            genome = self._terrains[pick(turn.rng, self._routes)].space.sample(turn.rng)
+            if turn.admits(genome):
+                return Proposal(genome=genome, mutation="sample")
+        return None
+
+    def _sweep(self, turn: Turn) -> Proposal | None:
+        """Walk small spaces in order: the way the last genomes of a space are found."""
+        for route in self._routes:
+            if self._terrains[route].space.size().raw > self._settings.exhaustive:
+                continue
+            genome = self._sweeps[route].first(turn.view.evaluated, turn.admits)
+            if genome is not None:
+                return Proposal(genome=genome, mutation="sweep")
+        return None
+
+    # -- made once ---------------------------------------------------------------------------
+
+    def _make_models(self) -> Mapping[str, Mapping[str, Proposer]]:
+        """Return models by operator name and route; islands that have some override this."""
+        return {}
+
+    def _prior_weights(self) -> dict[str, float]:
+        """Share the weight: models first, then own operators by the ownership bias."""
+        settings = self._settings
+        models = settings.model_share if self._models else 0.0
+        own = (1.0 - models) * settings.ownership
+        rest = 1.0 - models - own
+        weights = {name: models / len(self._models) for name in self._models}
+        weights |= {n: own / len(FAMILIES[self.strategy]) for n in FAMILIES[self.strategy]}
+        weights |= {n: rest / len(GENERIC) for n in GENERIC}
+        return weights
+
+    def _offered(self) -> dict[str, float]:
+        """Return prior weights of the operators that can apply now."""
+        if not len(self._wins):
+            return self._priors
+        return self._priors | {"win.apply": _WIN_SHARE, "win.genome": _WIN_SHARE / 3}
+
+    def _scene(self, route: str) -> Scene:
+        mates = [i.genome for i in self._population.colony if i.genome.route == route]
+        return Scene(self._terrains[route], tuple(mates))
+
+    def _drawn(self, turn: Turn, route: str, n: int) -> list[Genome]:
+        space: Space = self._terrains[route].space
+        drawn = {
+            genome.fingerprint: genome for genome in (space.sample(turn.rng) for _ in range(n))
+        }
+        return list(drawn.values())
+
+
+def legal(
+    alleles: Mapping[str, Allele], terrain: Terrain, rng: np.random.Generator
+) -> Genome | None:
+    """Complete a draft (a changed condition wakes genes) and repair it, or refuse it."""
+    if terrain.branches:
+        whole: dict[str, Allele] = {}
+        for gene in terrain.space.genes:
+            if gene.when is None or gene.when.holds(whole):
+                found = alleles.get(gene.name)
+                fits = found is not None and gene.contains(found)
+                whole[gene.name] = found if fits and found is not None else gene.sample(rng)
+        alleles = whole
+    return terrain.space.repair(alleles, rng)

@@ -1,0 +1,47 @@
+"""All tuning constants of the islands in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IslandSettings:
+    """What can be switched or tuned about the islands. The defaults are the product's.
+
+    Attributes:
+        models: Whether models and Optuna propose; off, only mutation operators do.
+        ownership: Share of the operators' prior weight that goes to the strategy's own ones. It
+            is where the bias starts; credit lets it decay where it does not pay.
+        model_share: Prior share of proposals that come from a model, on islands that have one.
+        elites: Individuals that a colony keeps.
+        hall: Individuals that outlive restarts.
+        start: Evaluations that must be known before an island breeds.
+        spread: Legal samples among which a space-filling start picks the farthest.
+        tournament: How many individuals contend to become a parent.
+        attempts: Drafts an island makes before it falls back to samples.
+        trapped_share: Share of trapped proposals that are tried anyway.
+        floor: Least probability of any operator, before normalising.
+        memory: Told outcomes over which an operator's credit fades to a third.
+        fresh_wins: Told outcomes during which a newly received win is tried first.
+        study_window: Trials that an Optuna study is rebuilt from, at most.
+        study_startup: Trials below which a study stays silent.
+        exhaustive: Raw size up to which an island walks the space in order once samples repeat.
+    """
+
+    models: bool = True
+    ownership: float = 0.65
+    model_share: float = 0.5
+    elites: int = 16
+    hall: int = 8
+    start: int = 12
+    spread: int = 24
+    tournament: int = 3
+    attempts: int = 16
+    trapped_share: float = 0.05
+    floor: float = 0.02
+    memory: int = 40
+    fresh_wins: int = 6
+    study_window: int = 220
+    study_startup: int = 10
+    exhaustive: int = 2_000_000

@@ -1,0 +1,41 @@
+"""One call of ``ask``: its stream, its view, what it has drafted so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernelarc.genomes import Genome
+from kernelarc.islands._island import View
+from kernelarc.islands._traps import Traps
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What lives as long as one ``ask``.
+
+    Attributes:
+        rng: The stream of this ask.
+        view: What may be read.
+        traps: What is closed.
+        trapped_share: Share of trapped proposals that are tried anyway.
+        taken: Fingerprints proposed earlier in this ask.
+    """
+
+    rng: np.random.Generator
+    view: View
+    traps: Traps
+    trapped_share: float
+    taken: set[str] = field(default_factory=set)
+
+    def fresh(self, genome: Genome) -> bool:
+        """Tell whether a genome is new to this ask and to the log."""
+        key = genome.fingerprint
+        return key not in self.taken and not self.view.evaluated(key)
+
+    def admits(self, genome: Genome) -> bool:
+        """Tell whether to propose a genome: fresh, and not trapped but for one in twenty."""
+        if not self.fresh(genome):
+            return False
+        return not self.traps.holds(genome) or float(self.rng.random()) < self.trapped_share

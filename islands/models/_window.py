@@ -1,0 +1,34 @@
+"""The bounded part of the log that a model is fitted to: the newest and the best."""
+
+from __future__ import annotations
+
+from kernelarc.genomes import Judged
+from kernelarc.islands._island import View
+
+_STRIDE = 32
+
+
+def window(view: View, route: str, limit: int) -> list[Judged]:
+    """Return at most ``limit`` evaluations of a route: the newest in order, before them the best.
+
+    The newest part begins at a multiple of a stride, so that from one ask to the next it mostly
+    grows at its end, and what was built from it can be extended.
+    """
+    count = view.count()
+    if count <= limit:
+        return [judged for judged in view.recent(count) if _route(judged) == route]
+    least = max(3 * limit // 4 - _STRIDE, 1)
+    newest = least + (count - least) % _STRIDE
+    recent = view.recent(newest)
+    seen = {judged.evaluation.candidate.genome.fingerprint for judged in recent}
+    best = [
+        judged
+        for judged in view.best(limit - newest)
+        if judged.evaluation.candidate.genome.fingerprint not in seen
+    ]
+    best.sort(key=lambda judged: judged.evaluation.candidate.number)
+    return [judged for judged in (*best, *recent) if _route(judged) == route]
+
+
+def _route(judged: Judged) -> str:
+    return judged.evaluation.candidate.genome.route
