@@ -82,3 +82,8 @@ def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) ->
 
 def _numeric(cell: str) -> bool:
     return bool(cell) and all(letter in "0123456789.,-+%e" for letter in cell)
+
+
+def count(n: int, noun: str) -> str:
+    """Return a number with its noun: ``1 win``, ``2 wins``."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -1,0 +1,83 @@
+"""The layout promised in ADR 0001, and words that stay out of names and texts."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FOLDERS = ("genomes", "bench", "islands", "storage", "engine", "cli")
+AVOIDED = {
+    *("manager", "helper", "helpers", "util", "utils", "data", "info", "handle", "process"),
+    *("config", "dna", "deme", "measures", "restriction", "restrictions"),
+}
+# Spelt in pieces so that this file does not contain them.
+_HOSTS = ("py" + "pi.org", "files.python" + "hosted", "deb.debi" + "an")
+_ELSEWHERE = ("/wo" + "rk/", ".lib" + "rary", "../sha" + "red")
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """Return the committed files; the tests run in a checkout."""
+    done = subprocess.run(
+        ["git", "ls-files", "-z", *patterns], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [ROOT / name for name in done.stdout.split("\0") if name]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_each_role_is_a_folder_at_the_root_and_a_relative_link(folder: str) -> None:
+    link = ROOT / "src" / "kernelarc" / folder
+    assert link.is_symlink()
+    assert str(link.readlink()) == f"../../{folder}"
+    assert link.resolve() == ROOT / folder
+    assert (ROOT / folder / "__init__.py").is_file()
+
+
+def test_src_holds_no_logic() -> None:
+    files = {path.name for path in (ROOT / "src" / "kernelarc").iterdir() if path.is_file()}
+    assert files == {"__init__.py", "__main__.py", "py.typed"}
+
+
+def _defined(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+
+
+def _words(name: str) -> set[str]:
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+
+
+def test_no_avoided_word_stands_in_a_name() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for folder in FOLDERS
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for name in (path.stem, *_defined(path))
+        if _words(name) & AVOIDED
+    ]
+    assert found == []
+
+
+def test_no_text_names_a_place_outside_the_project() -> None:
+    found = []
+    for path in tracked():
+        if path.is_symlink() or not path.is_file() or path.suffix in {".gz", ".db"}:
+            continue
+        text = path.read_text(errors="replace")
+        found += [f"{path.relative_to(ROOT)}: {w}" for w in (*_HOSTS, *_ELSEWHERE) if w in text]
+    assert found == []
+
+
+def test_every_relative_link_in_the_documents_resolves() -> None:
+    broken = []
+    for path in tracked("*.md"):
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text()):
+            if "://" not in target and not (path.parent / target).exists():
+                broken.append(f"{path.relative_to(ROOT)}: {target}")
+    assert broken == []
