@@ -130,7 +130,7 @@ def _tensor(
     if variant is Variant.HEAVY_TAILED:
         limit = _TAIL_LIMIT.get(dtype.name, 1e4)
         tails = np.exp(2.0 * rng.standard_normal(shape, dtype=np.float32))
-        return np.clip(values * tails, -limit, limit).astype(dtype)
+        values = np.clip(values * tails, -limit, limit)
     scaled: NDArray[np.generic] = (values * _SCALE.get(variant, 1.0)).astype(dtype)
     return scaled
 
