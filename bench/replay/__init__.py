@@ -1,0 +1,21 @@
+"""Device ``replay``: a recorded search space answers instead of hardware.
+
+Reading: `ReplayDevice` (a device), `load_recording` (a `Recording`: problem, spaces, rows).
+Writing: `write_recording`, in our own format, which `docs/` describes with the module.
+"""
+
+from kernelarc.bench.replay._answers import Answer, Answers
+from kernelarc.bench.replay._device import ReplayDevice, ReplaySession
+from kernelarc.bench.replay._own import write_recording
+from kernelarc.bench.replay._recording import Recording, RowCounts, load_recording
+
+__all__ = [
+    "Answer",
+    "Answers",
+    "Recording",
+    "ReplayDevice",
+    "ReplaySession",
+    "RowCounts",
+    "load_recording",
+    "write_recording",
+]
