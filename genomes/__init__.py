@@ -8,12 +8,15 @@ from kernelarc.genomes._alleles import (
     fingerprint_of,
     same_allele,
 )
+from kernelarc.genomes._axes import axis_values, bytes_of, evaluate_over_axes, flops_of
+from kernelarc.genomes._builtin import builtin_operators, builtin_problem, builtin_workloads
 from kernelarc.genomes._constraints import (
     AllowedAlleles,
     Constraint,
     ExpressionConstraint,
     PredicateConstraint,
 )
+from kernelarc.genomes._definitions import load_definition, load_problem, load_workloads
 from kernelarc.genomes._errors import (
     IllegalGenomeError,
     InputError,
@@ -44,6 +47,7 @@ from kernelarc.genomes._records import (
 )
 from kernelarc.genomes._space import Space, SpaceSize
 from kernelarc.genomes._strategies import Strategy
+from kernelarc.genomes._strategy_rules import assign_strategies
 
 __all__ = [
     "Allele",
@@ -89,8 +93,19 @@ __all__ = [
     "Workload",
     "allele_from_json",
     "allele_text",
+    "assign_strategies",
+    "axis_values",
+    "builtin_operators",
+    "builtin_problem",
+    "builtin_workloads",
+    "bytes_of",
     "canonical_json",
+    "evaluate_over_axes",
     "fingerprint_of",
+    "flops_of",
+    "load_definition",
+    "load_problem",
+    "load_workloads",
     "nearest",
     "same_allele",
 ]

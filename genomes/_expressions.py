@@ -97,13 +97,12 @@ def _function(tree: ast.Expression, what: str) -> Function:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    if isinstance(base, int) and isinstance(exponent, int) and exponent > 0:
-        if base.bit_length() * exponent > POWER_BITS_LIMIT:
-            raise OverflowError("the power is too large")
-    result = base**exponent
-    if isinstance(result, complex):
+    whole = isinstance(base, int) and isinstance(exponent, int) and exponent > 0
+    if whole and base.bit_length() * exponent > POWER_BITS_LIMIT:
+        raise OverflowError("the power is too large")
+    if base < 0 and not float(exponent).is_integer():
         raise ArithmeticError("the power is not a real number")
-    return result
+    return base**exponent
 
 
 def _shift(base: int, places: int) -> int:
@@ -135,6 +134,10 @@ class _Builder:
                 return ast.UnaryOp(op=op, operand=self._build(operand))
             case ast.BinOp():
                 return self._binary(node)
+        return self._logical(node)
+
+    def _logical(self, node: ast.expr) -> ast.expr:
+        match node:
             case ast.BoolOp(op=op, values=values) if self.logic:
                 return ast.BoolOp(op=op, values=[self._build(value) for value in values])
             case ast.Compare() if self.logic:
@@ -168,7 +171,7 @@ class _Builder:
             ):
                 raise InputError(f"{self.what} computes with a text or tuple; use numbers there")
         left, right = self._build(node.left), self._build(node.right)
-        guard = _GUARDED.get(type(node.op))  # type: ignore[call-overload]
+        guard = _GUARDED.get(type(node.op))
         if guard is not None and (self.logic or guard == "power"):
             return ast.Call(func=ast.Name(guard, ast.Load()), args=[left, right], keywords=[])
         if isinstance(node.op, _ARITHMETIC) or (self.logic and isinstance(node.op, _BITWISE)):
@@ -191,4 +194,4 @@ def _refusal(node: ast.expr) -> str:
         called = node.func.id if isinstance(node.func, ast.Name) else "something"
         return f"calls a function ({called})"
     words = {ast.Attribute: "reads an attribute", ast.Subscript: "uses an index"}
-    return words.get(type(node), f"uses {type(node).__name__}")  # type: ignore[call-overload]
+    return words.get(type(node), f"uses {type(node).__name__}")

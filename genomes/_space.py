@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kernelarc.genomes._alleles import Allele, same_allele
 from kernelarc.genomes._constraints import Constraint
-from kernelarc.genomes._errors import IllegalGenomeError, InputError, NothingValidError, nearest
+from kernelarc.genomes._errors import IllegalGenomeError, InputError, nearest
 from kernelarc.genomes._gene import Gene
 from kernelarc.genomes._genes import Choice, IntegerRange, PowerOfTwo
 from kernelarc.genomes._genome import Genome
@@ -63,7 +63,9 @@ class Space:
         self._layout = Layout(route, self.genes, self.constraints)
 
     def __repr__(self) -> str:
-        return f"Space({self.route!r}, {len(self.genes)} genes, {len(self.constraints)} constraints)"
+        return (
+            f"Space({self.route!r}, {len(self.genes)} genes, {len(self.constraints)} constraints)"
+        )
 
     def gene(self, name: str) -> Gene:
         """Return a gene by name.
@@ -170,6 +172,13 @@ class Space:
                 raise InputError(f"gene {name!r} has no allele {value!r} to be pinned at")
         genes = [
             _pinned(gene, pins[gene.name]) if gene.name in pins else gene for gene in self.genes
+        ]
+        return Space(self.route, genes, self.constraints)
+
+    def relabelled(self, strategies: Mapping[str, Strategy]) -> Space:
+        """Return the same space with other strategies on some genes."""
+        genes = [
+            replace(gene, strategy=strategies.get(gene.name, gene.strategy)) for gene in self.genes
         ]
         return Space(self.route, genes, self.constraints)
 

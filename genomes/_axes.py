@@ -1,0 +1,105 @@
+"""Axes bound by a workload, and what can be computed from them: expr axes, FLOPs, bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from kernelarc.genomes._errors import InputError, nearest
+from kernelarc.genomes._expressions import Expression, compile_expression
+from kernelarc.genomes._operators import Axis, Operator, Workload
+
+AXIS_LIMIT = 2**31 - 1
+
+
+def checked_axis(name: str, value: object, where: str) -> int:
+    """Return an axis value.
+
+    Raises:
+        InputError: It is not a whole number from 1 to ``AXIS_LIMIT``.
+    """
+    if type(value) is not int or not 1 <= value <= AXIS_LIMIT:
+        raise InputError(
+            f"{where}: axis {name!r} must be a whole number from 1 to {AXIS_LIMIT}, not {value!r}"
+        )
+    return value
+
+
+def axis_values(operator: Operator, workload: Workload) -> dict[str, int]:
+    """Return every axis of the operator by name, const and expr axes included, in file order.
+
+    Raises:
+        InputError: A var axis is not bound, a bound one is unknown, or an expression gives no
+            positive whole number.
+    """
+    where = f"operator {operator.name!r}"
+    for name in workload.axes:
+        if name not in operator.axes:
+            raise InputError(f"{where} has no axis {name!r}{nearest(name, operator.axes)}")
+    values: dict[str, int] = {}
+    for name, axis in operator.axes.items():
+        values[name] = _value(axis, workload, values, where)
+    return values
+
+
+def _value(axis: Axis, workload: Workload, earlier: Mapping[str, int], where: str) -> int:
+    if axis.kind == "const":
+        return checked_axis(axis.name, axis.value, where)
+    if axis.kind == "expr":
+        number = _evaluate(axis.expression or "", earlier, f"{where}: axis {axis.name!r}")
+        whole = int(number) if float(number).is_integer() else number
+        return checked_axis(axis.name, whole, where)
+    if axis.name not in workload.axes:
+        raise InputError(f"{where}: the workload does not bind the axis {axis.name!r}")
+    return checked_axis(axis.name, workload.axes[axis.name], where)
+
+
+def flops_of(operator: Operator, workload: Workload) -> float | None:
+    """Return the operator's floating-point operations on a workload, or None where unknown."""
+    return _amount(operator, workload, operator.flops, "flops")
+
+
+def bytes_of(operator: Operator, workload: Workload) -> float | None:
+    """Return the least bytes that must move through memory, or None where unknown."""
+    return _amount(operator, workload, operator.bytes_moved, "bytes_moved")
+
+
+def amount_names(operator: Operator) -> tuple[str, ...]:
+    """Return what FLOPs and bytes may be expressed in: axes, and optional inputs as 0 or 1."""
+    return (*operator.axes, *(spec.name for spec in operator.inputs if spec.optional))
+
+
+def _amount(operator: Operator, workload: Workload, text: str | None, what: str) -> float | None:
+    if text is None:
+        return None
+    values = axis_values(operator, workload)
+    for spec in operator.inputs:
+        if spec.optional:
+            values[spec.name] = int(bool(workload.options.get(spec.name, False)))
+    return float(_evaluate(text, values, f"operator {operator.name!r}: {what}"))
+
+
+def evaluate_over_axes(text: str, axes: Mapping[str, int], what: str) -> float:
+    """Evaluate arithmetic text over axes: ``+ - * / // % **`` and parentheses.
+
+    Raises:
+        InputError: The text is no such arithmetic, names an unknown axis, or divides by zero.
+    """
+    return float(_evaluate(text, axes, what))
+
+
+def _evaluate(text: str, axes: Mapping[str, int], what: str) -> int | float:
+    compiled = _compiled(text, tuple(axes), what)
+    try:
+        result = compiled.function(*(axes[name] for name in compiled.names))
+    except ZeroDivisionError:
+        raise InputError(f"{what} {text!r} divides by zero") from None
+    except (ArithmeticError, ValueError) as error:
+        raise InputError(f"{what} {text!r} cannot be computed ({error})") from None
+    assert isinstance(result, int | float)
+    return result
+
+
+@lru_cache(maxsize=512)
+def _compiled(text: str, names: tuple[str, ...], what: str) -> Expression:
+    return compile_expression(text, names, what=f"{what} {text!r}", logic=False, noun="axis")
