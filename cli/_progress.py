@@ -32,6 +32,7 @@ class LiveDisplay(Observer):
         self._title = ""
         self._newest = ""
         self._drawn_at = 0.0
+        self._stage = ""
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -48,7 +49,7 @@ class LiveDisplay(Observer):
     def on_start(self, facts: Mapping[str, Any]) -> None:
         """Say what was started."""
         self._title = (
-            f"campaign {facts.get('campaign_id', facts.get('id', '?'))}: "
+            f"campaign {facts.get('campaign_id', '?')}: "
             f"{facts.get('target', '')} on {facts.get('device', '')}, store {facts.get('store')}"
         )
         self._live.update(Text(self._title), refresh=True)
@@ -59,10 +60,10 @@ class LiveDisplay(Observer):
             self._newest = f"{conclusion.island}: {conclusion.why}"
 
     def on_progress(self, progress: Progress) -> None:
-        """Redraw, at most a few times a second."""
+        """Redraw, at most a few times a second and whenever the stage changes."""
         now = time.monotonic()
-        if now - self._drawn_at >= _PAUSE_S:
-            self._drawn_at = now
+        if now - self._drawn_at >= _PAUSE_S or progress.stage != self._stage:
+            self._drawn_at, self._stage = now, progress.stage
             self._live.update(self._drawing(progress), refresh=True)
 
     def _drawing(self, progress: Progress) -> Group:

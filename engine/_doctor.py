@@ -20,6 +20,7 @@ from kernelarc.genomes import KernelarcError
 
 _PROBE_TIMEOUT_S = 10.0
 _NEEDED_DISK_BYTES = 1 << 30
+_LATER = "in a later version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +165,7 @@ def _gpu() -> list[Part]:
             found=_first_line(
                 ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
             ),
-            enables="the cuda:N devices",
+            enables=f"the cuda:N devices, {_LATER}",
             get="a machine with an NVIDIA GPU and its driver; the cpu and replay devices need none",
         )
     ]
@@ -172,11 +173,11 @@ def _gpu() -> list[Part]:
 
 def _optional_packages() -> list[Part]:
     rows = (
-        ("cuda-python", "compiling for and launching on NVIDIA GPUs", "kernelarc[cuda]"),
-        ("cupy-cuda13x", "arrays on NVIDIA GPUs", "kernelarc[cuda]"),
-        ("nvmath-python", "the cuBLASLt route", "kernelarc[cuda]"),
-        ("triton", "the Triton route", "kernelarc[triton]"),
-        ("psycopg", "a PostgreSQL store for several hosts", "kernelarc[distributed]"),
+        ("cuda-python", f"compiling for and launching on GPUs, {_LATER}", "kernelarc[cuda]"),
+        ("cupy-cuda13x", f"arrays on GPUs, {_LATER}", "kernelarc[cuda]"),
+        ("nvmath-python", f"the cuBLASLt route, {_LATER}", "kernelarc[cuda]"),
+        ("triton", f"the Triton route, {_LATER}", "kernelarc[triton]"),
+        ("psycopg", f"a PostgreSQL store, {_LATER}", "kernelarc[distributed]"),
     )
     return [
         Part(name=name, found=_version(name), enables=enables, get=f"pip install '{extra}'")

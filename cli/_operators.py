@@ -1,0 +1,87 @@
+"""``kernelarc operators``: what can be searched for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kernelarc.cli._arguments import AS_JSON
+from kernelarc.cli._text import print_json, table
+from kernelarc.genomes import (
+    InputError,
+    Operator,
+    Workload,
+    builtin_operators,
+    builtin_workloads,
+    load_definition,
+    load_workloads,
+)
+
+_DEFINITION, _WORKLOADS = "definition.json", "workload.jsonl"
+
+
+@click.command("operators")
+@click.argument("folder", metavar="[DIR]", required=False)
+@AS_JSON
+def command(folder: str | None, as_json: bool) -> None:
+    """List the operators that can be searched for.
+
+    Without DIR, those that come with kernelarc, with the workloads that come with each. With DIR,
+    the operators of the problem folders below it (definition.json, workload.jsonl).
+    """
+    found = _below(Path(folder)) if folder is not None else _builtin()
+    if as_json:
+        shown = [_json(name, *entry) for name, entry in found.items()]
+        print_json({"schema": 1, "operators": shown})
+        return
+    rows = [
+        (name, " ".join(operator.axes), _dtypes(operator), str(len(workloads)), _line(operator))
+        for name, (operator, workloads) in found.items()
+    ]
+    click.echo(table(("operator", "axes", "dtypes", "workloads", "what it computes"), rows))
+
+
+def _builtin() -> dict[str, tuple[Operator, tuple[Workload, ...]]]:
+    return {
+        name: (operator, builtin_workloads(name)) for name, operator in builtin_operators().items()
+    }
+
+
+def _below(folder: Path) -> dict[str, tuple[Operator, tuple[Workload, ...]]]:
+    if not folder.is_dir():
+        raise InputError(f"{folder}: not a folder")
+    found = {}
+    for path in sorted(folder.rglob(_DEFINITION)):
+        operator, beside = load_definition(path), path.with_name(_WORKLOADS)
+        workloads = load_workloads(beside, operator) if beside.exists() else ()
+        found[str(path.parent)] = (operator, workloads)
+    if not found:
+        raise InputError(f"{folder}: no {_DEFINITION} in it or below it")
+    return found
+
+
+def _dtypes(operator: Operator) -> str:
+    tensors = (*operator.inputs, *operator.outputs)
+    return " ".join(dict.fromkeys(tensor.dtype for tensor in tensors))
+
+
+def _line(operator: Operator) -> str:
+    return (operator.description or operator.op_type or operator.name).split("\n")[0]
+
+
+def _json(name: str, operator: Operator, workloads: tuple[Workload, ...]) -> Mapping[str, Any]:
+    return {
+        "target": name,
+        "name": operator.name,
+        "fingerprint": operator.fingerprint,
+        "axes": {axis.name: axis.kind for axis in operator.axes.values()},
+        "inputs": {t.name: t.dtype for t in operator.inputs},
+        "outputs": {t.name: t.dtype for t in operator.outputs},
+        "workloads": [
+            {"label": w.label, "axes": dict(w.axes), "fingerprint": w.fingerprint}
+            for w in workloads
+        ],
+    }

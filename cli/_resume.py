@@ -1,0 +1,37 @@
+"""``kernelarc resume``: go on with a campaign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kernelarc.cli._arguments import AS_JSON, STORE
+from kernelarc.cli._deliver import deliver
+from kernelarc.cli._watching import watching
+from kernelarc.engine import resume
+
+
+@click.command("resume")
+@STORE
+@click.argument("campaign", metavar="[CAMPAIGN]", type=int, required=False)
+@click.option("--budget", type=int, metavar="N", help="Evaluate N more than were allowed before.")
+@click.option("--seconds", type=float, metavar="S", help="Search for S more seconds.")
+@click.option("--log", metavar="FILE", help="Append one line per verdict and event.")
+@AS_JSON
+def command(
+    store: str,
+    campaign: int | None,
+    budget: int | None,
+    seconds: float | None,
+    log: str | None,
+    as_json: bool,
+) -> int:
+    """Continue a campaign where it stopped, or extend a finished one.
+
+    CAMPAIGN is the newest by default. Nothing that was acknowledged is evaluated again. A finished
+    campaign prints its result again; --budget or --seconds extend it.
+    """
+    with watching(None if log is None else Path(log)) as observer:
+        result = resume(store, campaign, budget=budget, seconds=seconds, observer=observer)
+    return deliver(result, as_json=as_json)
