@@ -48,8 +48,28 @@ from kernelarc.genomes._records import (
 from kernelarc.genomes._space import Space, SpaceSize
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes._strategy_rules import assign_strategies
+from kernelarc.genomes.routes._cublaslt import (
+    LT_ATTRIBUTES,
+    LT_ROUTE,
+    CublasLtSpace,
+    LtAlgoDomain,
+    LtDomain,
+    LtRow,
+    ShapePair,
+    workspace_levels_mib,
+)
+from kernelarc.genomes.routes._matmul import (
+    MatmulForm,
+    MatmulJob,
+    dtype_bytes,
+    matmul_job,
+    matmul_operator,
+    matmul_problem,
+)
 
 __all__ = [
+    "LT_ATTRIBUTES",
+    "LT_ROUTE",
     "Allele",
     "AllowedAlleles",
     "Axis",
@@ -60,6 +80,7 @@ __all__ = [
     "ConclusionKind",
     "Constraint",
     "Contest",
+    "CublasLtSpace",
     "Environment",
     "Estimate",
     "Evaluation",
@@ -72,6 +93,11 @@ __all__ = [
     "IntegerRange",
     "Judged",
     "KernelarcError",
+    "LtAlgoDomain",
+    "LtDomain",
+    "LtRow",
+    "MatmulForm",
+    "MatmulJob",
     "Measurement",
     "MissingPartError",
     "NothingValidError",
@@ -81,6 +107,7 @@ __all__ = [
     "PredicateConstraint",
     "Problem",
     "Proposal",
+    "ShapePair",
     "Space",
     "SpaceSize",
     "Status",
@@ -100,12 +127,17 @@ __all__ = [
     "builtin_workloads",
     "bytes_of",
     "canonical_json",
+    "dtype_bytes",
     "evaluate_over_axes",
     "fingerprint_of",
     "flops_of",
     "load_definition",
     "load_problem",
     "load_workloads",
+    "matmul_job",
+    "matmul_operator",
+    "matmul_problem",
     "nearest",
     "same_allele",
+    "workspace_levels_mib",
 ]
