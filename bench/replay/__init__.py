@@ -1,13 +1,15 @@
 """Device ``replay``: a recorded search space answers instead of hardware.
 
-Reading: `ReplayDevice` (a device), `load_recording` (a `Recording`: problem, spaces, rows).
-Writing: `write_recording`, in our own format, which `docs/` describes with the module.
+Reading: `ReplayDevice` (a device), `load_recording` (a `Recording`: problem, spaces, rows),
+`load_input_space` (a space without results).
+Writing: `write_recording`, in our own format.
 """
 
 from kernelarc.bench.replay._answers import Answer, Answers
 from kernelarc.bench.replay._device import ReplayDevice, ReplaySession
 from kernelarc.bench.replay._own import write_recording
 from kernelarc.bench.replay._recording import Recording, RowCounts, load_recording
+from kernelarc.bench.replay._t1 import load_input_space
 
 __all__ = [
     "Answer",
@@ -16,6 +18,7 @@ __all__ = [
     "ReplayDevice",
     "ReplaySession",
     "RowCounts",
+    "load_input_space",
     "load_recording",
     "write_recording",
 ]

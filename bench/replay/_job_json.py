@@ -20,10 +20,12 @@ def operator_from_json(entry: Mapping[str, Any]) -> Operator:
     Raises:
         KeyError, TypeError, ValueError: The entry is malformed.
     """
-    axes = {str(name): Axis(**axis) for name, axis in entry["axes"].items()}
-    tensors = {key: tuple(_tensor(t) for t in entry[key]) for key in ("inputs", "outputs")}
-    texts = ("name", "reference", "flops", "bytes_moved", "op_type", "description")
-    return Operator(axes=axes, **tensors, **{key: entry[key] for key in texts if key in entry})
+    parts: dict[str, Any] = {
+        "axes": {str(name): Axis(**axis) for name, axis in entry["axes"].items()},
+        "inputs": tuple(_tensor(tensor) for tensor in entry["inputs"]),
+        "outputs": tuple(_tensor(tensor) for tensor in entry["outputs"]),
+    }
+    return Operator(**{**entry, **parts})
 
 
 def _tensor(entry: Mapping[str, Any]) -> TensorSpec:

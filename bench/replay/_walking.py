@@ -104,7 +104,7 @@ class Walker:
             found = json.loads(self._text)
         except (json.JSONDecodeError, RecursionError) as error:
             raise InputError(f"{self._path}: is not JSON: {error}") from error
-        kind = {list: "list", str: "text"}.get(type(found), "single value")
+        kind = "list" if isinstance(found, list) else "single value"
         raise InputError(f"{self._path}: is JSON, but a {kind} and no recorded space")
 
     def _rows(self, opening: str) -> Iterator[Row]:
