@@ -21,6 +21,15 @@ from kernelarc.bench._environment import (
     file_hash,
     source_hash,
 )
+from kernelarc.bench._inputs import (
+    EXACT_VARIANTS,
+    Value,
+    Variant,
+    make_inputs,
+    present_inputs,
+    ragged_workload,
+    shape_of,
+)
 from kernelarc.bench._load import ForeignLoad, ForeignProcess, LoadWatch
 from kernelarc.bench._lock import LOCK_DIR_VARIABLE, DeviceLock, lock_path
 from kernelarc.bench._numerics import (
@@ -30,8 +39,10 @@ from kernelarc.bench._numerics import (
     epsilon_of,
     identical,
     numpy_dtype,
+    root_mean_square,
     rounding_bound,
 )
+from kernelarc.bench._reference import depth_of, exact_below, run_reference, sums_exactly
 from kernelarc.bench._roofline import (
     Floor,
     Peak,
@@ -40,6 +51,7 @@ from kernelarc.bench._roofline import (
     flops_per_cycle,
     highest_clock_hz,
 )
+from kernelarc.bench._session import Device, Session
 from kernelarc.bench._statistics import (
     NoiseFloor,
     clearly_slower,
@@ -50,13 +62,22 @@ from kernelarc.bench._statistics import (
     reaches,
     rounds_needed,
 )
+from kernelarc.bench.replay import (
+    Recording,
+    ReplayDevice,
+    load_input_space,
+    load_recording,
+    write_recording,
+)
 
 __all__ = [
     "ALIGNMENT",
+    "EXACT_VARIANTS",
     "GUARD_BYTES",
     "LOCK_DIR_VARIABLE",
     "CacheFlush",
     "Comparison",
+    "Device",
     "DeviceLock",
     "Floor",
     "ForeignLoad",
@@ -65,6 +86,11 @@ __all__ = [
     "LoadWatch",
     "NoiseFloor",
     "Peak",
+    "Recording",
+    "ReplayDevice",
+    "Session",
+    "Value",
+    "Variant",
     "affinity",
     "changed",
     "clearly_slower",
@@ -76,24 +102,36 @@ __all__ = [
     "cpu_model",
     "cpu_observations",
     "cpu_peak",
+    "depth_of",
     "digest",
     "digests",
     "epsilon_of",
+    "exact_below",
     "file_hash",
     "floor_of",
     "flops_per_cycle",
     "highest_clock_hz",
     "identical",
     "last_level_cache_bytes",
+    "load_input_space",
+    "load_recording",
     "lock_path",
+    "make_inputs",
     "measurement_of",
     "median_estimate",
     "noise_floor",
     "numpy_dtype",
     "paired_speedup",
+    "present_inputs",
+    "ragged_workload",
     "reaches",
+    "root_mean_square",
     "rotation_count",
     "rounding_bound",
     "rounds_needed",
+    "run_reference",
+    "shape_of",
     "source_hash",
+    "sums_exactly",
+    "write_recording",
 ]

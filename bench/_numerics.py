@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,8 +100,8 @@ def epsilon_of(dtype: str) -> float:
     return 0.0
 
 
-def _rms(values: NDArray[np.float64]) -> float:
-    """Root mean square without overflow: squares of large float64 values do not fit."""
+def root_mean_square(values: NDArray[Any]) -> float:
+    """Return the root mean square, without overflow where squares do not fit; 0 of nothing."""
     peak = float(np.max(np.abs(values), initial=0.0))
     if peak == 0.0 or not math.isfinite(peak):
         return peak
@@ -165,18 +166,20 @@ def _judged(
     x: NDArray[np.float64],
     y: NDArray[np.float64],
     tolerance: Tolerance,
+    *,
+    atol: float,
     allowed_rms: float,
 ) -> Comparison:
     """Hold finite values against tolerance, cap and declared precision."""
-    rms = _rms(y)
+    rms = root_mean_square(y)
     error = np.abs(x - y)
-    bound = tolerance.max_atol * min(1.0, rms) + tolerance.max_rtol * np.abs(y)
-    floor = tolerance.max_atol * min(1.0, rms) + tolerance.max_rtol * rms
+    bound = atol + tolerance.max_rtol * np.abs(y)
+    floor = atol + tolerance.max_rtol * rms
     cap = _capped(tolerance, np.maximum(bound, floor), float(np.max(np.abs(y), initial=0.0)))
     matched = float(np.mean(error <= bound))
     over = error - cap
     worst = int(np.argmax(over))
-    relative = _rms(error) / rms if rms else (math.inf if np.any(error) else 0.0)
+    relative = root_mean_square(error) / rms if rms else (math.inf if np.any(error) else 0.0)
     failure, message = None, ""
     if over.flat[worst] > 0:
         failure = ERROR_ABOVE_CAP
@@ -224,6 +227,7 @@ def compare(
     dtype: str,
     compute: str | None = None,
     depth: int = 1,
+    usual_rms: float | None = None,
     name: str = "output",
 ) -> Comparison:
     """Compare one output with its float64 reference.
@@ -236,6 +240,9 @@ def compare(
         compute: Declared type of the arithmetic; the output's own by default. Only this may
             make the result less precise than the output's type.
         depth: Longest chain of dependent roundings, for the precision bound.
+        usual_rms: Root mean square of the reference on the workload's ordinary inputs, for
+            which the tolerance was made; where these inputs are a variant of them, the absolute
+            tolerance grows or shrinks as the reference does.
         name: Of the output, for the message.
 
     Raises:
@@ -252,9 +259,13 @@ def compare(
     if x.size == 0:
         return Comparison(ok=True, max_error=0.0, matched_ratio=1.0, rms_error=0.0)
     allowed = rounding_bound(dtype, compute or dtype, depth)
-    blur = 4.0 * allowed * _rms(y)
-    wrong = _degenerate(name, x, y, _SMALLEST.get(dtype, 0.0), blur)
-    return wrong or _judged(name, x, y, tolerance, allowed)
+    rms = root_mean_square(y)
+    wrong = _degenerate(name, x, y, _SMALLEST.get(dtype, 0.0), 4.0 * allowed * rms)
+    usual = usual_rms or rms
+    scale = min(1.0, usual) * (rms / usual) if usual else 0.0
+    return wrong or _judged(
+        name, x, y, tolerance, atol=tolerance.max_atol * scale, allowed_rms=allowed
+    )
 
 
 def compare_exact(

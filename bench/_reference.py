@@ -8,6 +8,7 @@ rights, as any program does that its user starts.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -15,8 +16,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from kernelarc.bench._inputs import Value
-from kernelarc.genomes import InputError, MissingPartError, Operator
+from kernelarc.bench._inputs import (
+    Value,
+    Variant,
+    make_inputs,
+    present_inputs,
+    ragged_workload,
+    shape_of,
+)
+from kernelarc.bench._numerics import epsilon_of
+from kernelarc.genomes import InputError, MissingPartError, Operator, Workload, axis_values
 
 _Run: TypeAlias = "Callable[..., Any]"
 
@@ -120,29 +129,43 @@ def run_reference(
     }
 
 
-def exact_reference(
-    operator: Operator, inputs: Mapping[str, Value], exact_below: float = 2.0**24
-) -> dict[str, NDArray[np.generic]] | None:
-    """Return what a canary must give exactly, or None where rounding is part of the job.
+def sums_exactly(operator: Operator) -> bool:
+    """Tell whether a canary's output must be exact: the operator only adds and multiplies.
 
-    The reference runs on whole numbers. Where all that comes out is whole numbers again, the
-    operator only adds and multiplies, and every floating-point result must equal them: partial
-    sums of numbers that are not negative never exceed the whole.
-
-    Args:
-        operator: With a reference.
-        inputs: Of a canary: whole and not negative.
-        exact_below: Up to where the type of the arithmetic holds every whole number.
+    The reference is tried on a few whole numbers. Where all that comes out is whole numbers
+    again, the float64 reference of whole inputs is exact, and so must the candidate's output be
+    as long as no value exceeds ``exact_below``: partial sums of numbers that are not negative
+    never exceed the whole. Ask once per problem: it runs the reference.
 
     Raises:
+        InputError: The operator has no reference or its axes cannot be bound.
         MissingPartError: As ``run_reference``.
     """
+    _run_of(operator)
+    rng = np.random.default_rng(0)
+    job = ragged_workload(operator, Workload(operator=operator.fingerprint), rng)
     try:
-        answers = _answers(operator, inputs, np.int64)
+        answers = _answers(operator, make_inputs(operator, job, rng, Variant.ZERO_ONE), np.int64)
     except InputError:  # it does what whole numbers cannot do
-        return None
-    for answer in answers.values():
-        whole = np.issubdtype(answer.dtype, np.integer)
-        if not whole or np.max(np.abs(answer), initial=0) > exact_below:
-            return None
-    return answers
+        return False
+    return all(np.issubdtype(answer.dtype, np.integer) for answer in answers.values())
+
+
+def exact_below(dtype: str) -> float:
+    """Return up to where a floating-point type holds every whole number."""
+    return 2.0 / epsilon_of(dtype) if epsilon_of(dtype) else 2.0**53
+
+
+def depth_of(operator: Operator, workload: Workload) -> int:
+    """Return the longest chain of dependent roundings that an honest kernel may have.
+
+    It is what is summed over: the axes of inputs that no output has, or else the longest last
+    axis of an input (a normalisation sums along its rows).
+    """
+    axes = axis_values(operator, workload)
+    kept = {part for spec in operator.outputs for part in spec.shape or ()}
+    shapes = [spec.shape or () for spec in present_inputs(operator, workload)]
+    summed = {part for shape in shapes for part in shape if part in axes} - kept
+    if summed:
+        return math.prod(axes[name] for name in summed)
+    return max((shape_of(spec, axes)[-1] for spec in operator.inputs if spec.shape), default=1)
