@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from types import TracebackType
+from typing import Any, Self, TypeAlias
 
 from kernelarc.genomes import (
     Candidate,
@@ -105,8 +106,93 @@ class Known:
     campaign: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Best:
+    """What stands as the best of one workload: a query over the log, outside every population.
+
+    It is the newest KEEP whose claim was not taken back: the newest audit or verification of
+    that genome on that workload decides, so where one was not upheld, the KEEP before it stands.
+
+    Attributes:
+        workload: Fingerprint.
+        speedup: Over the baseline, from the newest upheld audit or verification against one;
+            None while there is none.
+        against: Name of that baseline, such as ``"baseline:numpy"``; None like ``speedup``.
+        audited: Whether the newest audit or verification upheld it.
+    """
+
+    workload: str
+    evaluation: Evaluation
+    speedup: Estimate | None
+    against: str | None
+    audited: bool
+
+    @property
+    def number(self) -> int:
+        """The candidate's number in its campaign."""
+        return self.evaluation.candidate.number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """A campaign's counters, as the command line's JSON names them.
+
+    Attributes:
+        asked: Sum over the rounds' counts, like ``rejected`` and ``duplicate``.
+        rejected: Of the rounds, plus candidates that were handed out and then REJECTED.
+        unique: Distinct (genome, workload) pairs: ``failed`` + ``measured``. INTERRUPTED and
+            REJECTED ones are not counted.
+        failed: Pairs that never came out OK.
+        measured: Pairs with at least one OK evaluation.
+        confirmations: Contests with purpose ``"confirm"``.
+        audits: Contests with purpose ``"audit"``.
+    """
+
+    asked: int = 0
+    rejected: int = 0
+    duplicate: int = 0
+    unique: int = 0
+    failed: int = 0
+    measured: int = 0
+    confirmations: int = 0
+    audits: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One island's part in a campaign. Shares are of all islands together, 0 where that is 0.
+
+    Attributes:
+        proposals: Candidates of this island that were handed out.
+        evaluations: Those that have an outcome.
+        keeps: Those judged KEEP.
+    """
+
+    island: str
+    proposals: int
+    evaluations: int
+    keeps: int
+    proposal_share: float
+    keep_share: float
+
+
 class StoreReader(ABC):
-    """Read-only view of a store. Never writes, not even a lock file or a WAL."""
+    """Read-only view of a store. Never writes, not even a lock file or a WAL.
+
+    Iterators hold no transaction open between two records, so one that is left half read
+    keeps nobody waiting.
+    """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
     @abstractmethod
     def campaigns(self) -> Sequence[CampaignRow]:
@@ -122,7 +208,11 @@ class StoreReader(ABC):
 
     @abstractmethod
     def log(self, campaign: int, *, after: int = 0) -> Iterator[tuple[int, Entry]]:
-        """Yield (position, entry) in the order of appending, positions growing from 1."""
+        """Yield (position, entry) in the order of appending, positions growing from 1.
+
+        It ends at the entry that was the last when the first one was asked for; go on from
+        there with ``after``.
+        """
 
     @abstractmethod
     def evaluations(
@@ -150,13 +240,29 @@ class StoreReader(ABC):
 
     @abstractmethod
     def known(self, environment: str, workload: str) -> Iterator[Known]:
-        """Yield what was measured, or failed reproducibly, in this environment, by any campaign."""
+        """Yield what was measured, or failed reproducibly, in this environment, by any campaign.
+
+        One for each genome: an uncensored measurement before a censored one before a failure,
+        the newest among equals. Compile errors, launch errors and wrong results count as
+        reproducible; timeouts, rejections and interruptions do not.
+        """
 
     @abstractmethod
     def priors(
         self, operator: str, workload: str, *, not_environment: str, n: int
     ) -> Sequence[Known]:
-        """Return the best OK evaluations of other environments or workloads, best first each."""
+        """Return the best OK evaluations of other environments or workloads, best first each.
+
+        Numbers of different environments or workloads do not compare, so each such pair is
+        ranked by itself and they take turns: every first one, then every second one, the same
+        workload elsewhere before other workloads. Each genome once, censored ones never.
+
+        Args:
+            operator: Fingerprint of the operator.
+            workload: Fingerprint of the workload that priors are wanted for.
+            not_environment: Fingerprint of the environment that is not a prior on that workload.
+            n: At most so many in all.
+        """
 
     @abstractmethod
     def operators(self) -> Sequence[Operator]:
@@ -175,6 +281,21 @@ class StoreReader(ABC):
         """
 
     @abstractmethod
+    def bests(self, campaign: int) -> Sequence[Best]:
+        """Return what stands as best of each workload, in the problem's order.
+
+        A workload without one is left out.
+        """
+
+    @abstractmethod
+    def counts(self, campaign: int) -> Counts:
+        """Return the campaign's counters."""
+
+    @abstractmethod
+    def shares(self, campaign: int) -> Sequence[Share]:
+        """Return each island's part, by name."""
+
+    @abstractmethod
     def size_bytes(self) -> int:
         """Return the store's size on disk, WAL included."""
 
@@ -191,16 +312,31 @@ class StoreWriter(StoreReader):
         """Add a campaign and its operator, workloads and environment; return its id."""
 
     @abstractmethod
-    def append(self, campaign: int, entries: Sequence[Entry]) -> int:
+    def append(
+        self, campaign: int, entries: Sequence[Entry], *, allow_repeats: bool = False
+    ) -> int:
         """Commit all entries in one transaction, in order; return the last position.
 
         When this returns, the entries are acknowledged: they survive a crash of every process.
+        A round's and a candidate's number, and a candidate's evaluation, are keys: each is
+        stored once. Contests, conclusions and events have no key.
+
+        Args:
+            campaign: Id of a campaign of this store.
+            entries: A Judged's candidate must have been appended before, or earlier in these.
+            allow_repeats: Skip entries whose key is there already with the same content.
 
         Raises:
             StoppedError: The disk is full, the file read-only or locked; nothing was written.
-            InputError: A key exists already with other content; nothing was written.
+            InputError: A key exists already (with ``allow_repeats``: with other content), an
+                evaluation has no candidate, a workload is not the campaign's, or a value cannot
+                be stored; nothing was written.
         """
 
     @abstractmethod
     def environment(self, environment: Environment) -> None:
-        """Record an environment (resume on another machine); the same one twice is one row."""
+        """Record an environment (resume on another machine); the same one twice is one row.
+
+        What this writer appends from now on was measured there. Until it is called, that is the
+        environment the campaign was begun in.
+        """

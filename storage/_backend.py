@@ -1,0 +1,77 @@
+"""What the reader and the writer need of a database, whichever it is."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+from sqlalchemy import Connection, Engine, Table, event
+from sqlalchemy.exc import DBAPIError
+
+from kernelarc.genomes import InputError, KernelarcError
+
+
+class Backend(ABC):
+    """One connection to one store. Transactions are short; threads take turns.
+
+    Attributes:
+        name: How messages call the store: its path or URL (without a password).
+        engine: SQLAlchemy's engine with exactly one connection.
+    """
+
+    name: str
+
+    def __init__(self, name: str, engine: Engine) -> None:
+        self.name = name
+        self.engine = engine
+        self._turn = threading.RLock()
+        self._begin = "BEGIN"
+        self._connection: Connection | None = None
+        event.listen(engine, "begin", self._emit_begin)
+
+    def _emit_begin(self, connection: Connection) -> None:
+        connection.exec_driver_sql(self._begin)
+
+    @contextlib.contextmanager
+    def _transaction(
+        self, begin: str, fault: Callable[[BaseException], KernelarcError]
+    ) -> Iterator[Connection]:
+        with self._turn:
+            try:
+                if self._connection is None:
+                    self._connection = self.engine.connect()
+                self._begin = begin
+                with self._connection.begin():
+                    yield self._connection
+            except DBAPIError as error:
+                raise fault(error) from error
+
+    def reading(self) -> contextlib.AbstractContextManager[Connection]:
+        """Open a consistent read; raises InputError when the store cannot be read."""
+        return self._transaction("BEGIN", self.reading_fault)
+
+    @abstractmethod
+    def writing(self) -> contextlib.AbstractContextManager[Connection]:
+        """Open a transaction that writes: committed on leaving, or nothing of it is."""
+
+    @abstractmethod
+    def reading_fault(self, error: BaseException) -> InputError:
+        """Explain an error met while reading."""
+
+    @abstractmethod
+    def take_keys(self, connection: Connection, table: Table, n: int) -> int:
+        """Reserve ``n`` consecutive internal ids of a table and return the first."""
+
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """Return the size on disk, whatever is not yet checkpointed included."""
+
+    def close(self) -> None:
+        """Release the connection. Idempotent."""
+        with self._turn:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+            self.engine.dispose()

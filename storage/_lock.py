@@ -1,0 +1,108 @@
+"""One writing process a store: an exclusive lock on a file beside it.
+
+The lock is ``flock`` on a file of its own and not on the database: closing any descriptor of the
+database would drop SQLite's own POSIX locks in this process. The kernel releases it when the
+process ends, however it ends; the file's text only says who holds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shlex
+import sys
+import time
+import weakref
+from pathlib import Path
+
+from kernelarc.genomes import InputError
+
+
+class WriterLock:
+    """An exclusive lock, close-on-exec and given up in forked children. Take it to have it.
+
+    Raises:
+        InputError: Another process holds it (named), or the folder cannot be written.
+    """
+
+    def __init__(self, store: Path) -> None:
+        self.path = store.with_name(store.name + ".lock")
+        self._descriptor: int | None = self._take(store)
+        _held.add(self)
+
+    def _take(self, store: Path) -> int:
+        while True:
+            try:
+                descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                reason = error.strerror or "error"
+                raise InputError(
+                    f"store {store}: cannot be written, its lock {self.path} cannot be made "
+                    f"({reason.lower()}): choose --store on a writable disk"
+                ) from error
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                message = f"store {store}: in use by a running campaign {_holder(descriptor)}"
+                os.close(descriptor)
+                raise InputError(message) from error
+            if self._is_current(descriptor):
+                self._sign(descriptor)
+                return descriptor
+            os.close(descriptor)  # its former holder removed the file meanwhile
+
+    def _is_current(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), self.path.stat())
+        except FileNotFoundError:
+            return False
+
+    @staticmethod
+    def _sign(descriptor: int) -> None:
+        command = shlex.join(Path(a).name if i == 0 else a for i, a in enumerate(sys.argv))
+        text = json.dumps({"pid": os.getpid(), "command": command, "since": time.time()})
+        # A full disk must not cost the lock itself, only the name in the other's message.
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, text.encode(errors="replace"), 0)
+
+    def release(self) -> None:
+        """Remove the file and let go. Idempotent."""
+        if self._descriptor is None:
+            return
+        if self._is_current(self._descriptor):
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+        self.forget()
+
+    def forget(self) -> None:
+        """Close the descriptor only: what a forked child does with its parent's lock."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+_held: weakref.WeakSet[WriterLock] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for lock in list(_held):
+        lock.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+
+def _holder(descriptor: int) -> str:
+    """Name the holder from the lock's text, and say how to wait for it."""
+    try:
+        signed = json.loads(os.pread(descriptor, 65536, 0))
+        pid, command = int(signed["pid"]), str(signed["command"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "(its process has no name yet): try again in a moment, or choose another --store"
+    return (
+        f"(pid {pid}: {command}): wait for it with `tail --pid={pid} -f /dev/null`, stop it with "
+        f"`kill {pid}`, or choose another --store"
+    )
