@@ -24,8 +24,9 @@ from kernelarc.bench import (
 SPIN = "import time\nend = time.monotonic() + {}\nwhile time.monotonic() < end: pass"
 DETACHED = f"""
 import subprocess, sys
+quiet = {{"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}}
 spin = [sys.executable, "-c", {SPIN.format(20)!r}]
-print(subprocess.Popen(spin, start_new_session=True, stdout=subprocess.DEVNULL).pid)
+print(subprocess.Popen(spin, start_new_session=True, **quiet).pid)
 """
 
 
