@@ -1,0 +1,144 @@
+"""Everything a campaign knows about one workload: its islands, log, claims and evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kernelarc.engine._attribution import AttributionQueue
+from kernelarc.engine._ledger import Ledger
+from kernelarc.engine._traps import TrapEvidence
+from kernelarc.engine._view import LogView, OwnView
+from kernelarc.genomes import Conclusion, Genome, Judged, Space, Status, Workload
+from kernelarc.islands import Habitat, Island
+
+IslandBuilder = Callable[[Habitat], Sequence[Island]]
+
+
+@dataclass(slots=True)
+class Tally:
+    """One island's told outcomes: candidates judged, KEEPs, and the log-gain of its KEEPs."""
+
+    judged: int = 0
+    ok: int = 0
+    keeps: int = 0
+    gain: float = 0.0
+    cost_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Told:
+    judged: list[Judged] = field(default_factory=list)
+    conclusions: list[Conclusion] = field(default_factory=list)
+
+
+class Arena:
+    """State of one workload, changed only by the fold over the log (``CampaignState``).
+
+    Attributes:
+        islands: The awake ones by name, in a fixed order.
+        asleep: Why each of the others proposes nothing.
+        view: The whole log of this workload.
+        objectives: By genome fingerprint, the objective of every OK evaluation.
+        evaluated: How many unique evaluations were made here.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        spaces: Mapping[str, Space],
+        islands: Sequence[Island],
+        *,
+        share_log: bool,
+    ) -> None:
+        self.workload = workload
+        self.spaces = dict(spaces)
+        self.asleep = {i.name: why for i in islands if (why := i.asleep()) is not None}
+        self.islands = {i.name: i for i in islands if i.name not in self.asleep}
+        self.view = LogView()
+        self._own = {} if share_log else {name: OwnView(self.view) for name in self.islands}
+        self.ledger = Ledger()
+        self.traps = {route: TrapEvidence() for route in self.spaces}
+        self.attribution = AttributionQueue()
+        self.tallies = {name: Tally() for name in self.islands}
+        self.objectives: dict[str, float] = {}
+        self.evaluated = 0
+        self.dry_rounds = 0
+        self._rounds: dict[int, _Told] = {}
+        self._next_told = 0
+
+    def view_of(self, island: str) -> LogView:
+        """Return what this island may see: the whole log, or its own part of it."""
+        return self._own.get(island, self.view)
+
+    def judged(self, judged: Judged) -> None:
+        """Take in one verdict, in ask order."""
+        evaluation = judged.evaluation
+        self.view.add(judged)
+        island = evaluation.candidate.island
+        if island in self._own:
+            self._own[island].add(judged)
+        if evaluation.measurement is not None:
+            genome = evaluation.candidate.genome
+            self.objectives[genome.fingerprint] = evaluation.measurement.objective
+        self._count(judged)
+        self._told(evaluation.candidate.round).judged.append(judged)
+
+    def _count(self, judged: Judged) -> None:
+        evaluation = judged.evaluation
+        if not evaluation.properties.get("reused", False):
+            self.evaluated += 1
+        tally = self.tallies.get(evaluation.candidate.island)
+        if tally is None:
+            return
+        tally.judged += 1
+        tally.cost_s += evaluation.cost_s
+        tally.ok += evaluation.status is Status.OK
+
+    def credit_keep(self, island: str, log_gain: float) -> None:
+        """Credit an island with a KEEP worth ``log_gain`` (natural log of the speed-up)."""
+        tally = self.tallies.get(island)
+        if tally is not None:
+            tally.keeps += 1
+            tally.gain += log_gain
+
+    def concluded(self, conclusion: Conclusion, round_number: int) -> None:
+        """Hold a conclusion for the islands until the round it was drawn in is told."""
+        self._told(round_number).conclusions.append(conclusion)
+
+    def _told(self, round_number: int) -> _Told:
+        return self._rounds.setdefault(max(round_number, self._next_told), _Told())
+
+    def tell_until(self, round_number: int, *, migrate: bool) -> None:
+        """Tell the islands everything of rounds up to ``round_number``, in round order."""
+        for number in sorted(n for n in self._rounds if n <= round_number):
+            self._tell(self._rounds.pop(number), migrate=migrate)
+        self._next_told = max(self._next_told, round_number + 1)
+
+    def _tell(self, told: _Told, *, migrate: bool) -> None:
+        for name, island in self.islands.items():
+            own = [j for j in told.judged if j.evaluation.candidate.island == name]
+            if own:
+                island.tell(own)
+            heard = [c for c in told.conclusions if migrate or c.island == name]
+            if heard:
+                island.receive(heard)
+
+    def find(self, fingerprint: str) -> Judged | None:
+        """Return an evaluation whose genome is still at hand (recent, good, or a claim)."""
+        for claim in reversed(self.ledger.claims):
+            if claim.evaluation.candidate.genome.fingerprint == fingerprint:
+                return claim
+        return self.view.find(fingerprint)
+
+    def parent_of(self, judged: Judged) -> Judged | None:
+        """Return the direct parent's OK evaluation, where the parent is still at hand."""
+        for fingerprint in judged.evaluation.candidate.parents[:1]:
+            found = self.find(fingerprint)
+            if found is not None and found.evaluation.status is Status.OK:
+                return found
+        return None
+
+    def space_of(self, genome: Genome) -> Space:
+        """Return the space of the genome's route."""
+        return self.spaces[genome.route]

@@ -1,0 +1,216 @@
+"""One round of asking: seeds, reverts to attribute, islands, and what fills the rest."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+from kernelarc.bench import Session
+from kernelarc.engine._arena import Arena
+from kernelarc.engine._controller import allocate
+from kernelarc.engine._state import CampaignState
+from kernelarc.engine._streams import stream
+from kernelarc.genomes import Candidate, Genome, NothingValidError, Proposal
+from kernelarc.storage import Round
+
+# Fresh evaluations that attributing wins may take: this part of all, and a few to begin with.
+_ATTRIBUTION_PART = 0.15
+_ATTRIBUTION_START = 2
+_FILL_TRIES = 64
+# Larger spaces are not swept: where islands and even sampling find nothing new, they count as
+# exhausted.
+_ENUMERATE_LIMIT = 2_000_000
+
+ENGINE = "engine"
+
+
+class Asker:
+    """Turns the state into the next round. Pure but for caches: same state, same round."""
+
+    def __init__(
+        self,
+        session: Session,
+        state: CampaignState,
+        *,
+        seed: int,
+        firsts: Mapping[str, Sequence[tuple[str, Proposal]]],
+    ) -> None:
+        """Make an asker.
+
+        Args:
+            session: For its bulk legality check only.
+            state: Read, never changed.
+            seed: The campaign's.
+            firsts: Per workload, (source, proposal) to try before islands propose.
+        """
+        self._session = session
+        self._state = state
+        self._seed = seed
+        self._firsts = firsts
+        self._unseen: dict[str, Iterator[Genome]] = {}
+        self._exhausted: set[str] = set()
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every workload has run out of legal genomes that were not tried."""
+        return len(self._exhausted) == len(self._state.arenas)
+
+    def next_round(self, n: int) -> tuple[Round, list[Candidate]] | None:
+        """Return the next round and its candidates, at most ``n``; None when all is exhausted."""
+        while not self.exhausted:
+            arena = self._pick()
+            draft = _Draft(arena, self._session, self._state.next_round)
+            self._forced(draft, n)
+            self._islands(draft, n)
+            if draft.missing(n):
+                self._fill(draft, n)
+            if draft.accepted:
+                return draft.finish(self._state.next_number)
+            self._exhausted.add(arena.workload.fingerprint)
+        return None
+
+    def _pick(self) -> Arena:
+        """Return the workload with the fewest evaluations, waiting ones included."""
+        waiting = Counter(c.workload for c in self._state.pending.values())
+        open_arenas = [
+            (arena.evaluated + waiting[key], place, arena)
+            for place, (key, arena) in enumerate(self._state.arenas.items())
+            if key not in self._exhausted
+        ]
+        return min(open_arenas)[2]
+
+    def _forced(self, draft: _Draft, n: int) -> None:
+        arena = draft.arena
+        firsts = self._firsts.get(arena.workload.fingerprint, ())
+        draft.offer(list(islice((f for f in firsts if draft.fresh(f[1])), n)))
+        allowed = int(_ATTRIBUTION_START + _ATTRIBUTION_PART * arena.evaluated)
+        room = min(draft.missing(n), allowed - arena.attribution.spent)
+        draft.offer(list(islice((r for r in _reverts(arena) if draft.fresh(r[1])), max(room, 0))))
+
+    def _islands(self, draft: _Draft, n: int) -> None:
+        arena = draft.arena
+        waiting = Counter(c.island for c in self._state.pending.values())
+        for attempt in range(2):
+            missing = draft.missing(n)
+            if not missing:
+                return
+            wanted = allocate(arena.tallies, waiting, missing)
+            asked = [
+                (name, proposal)
+                for name, k in wanted.items()
+                for proposal in self._ask(draft, name, k, attempt)
+            ]
+            draft.offer(asked, count=True)
+            waiting.update(wanted)
+
+    def _ask(self, draft: _Draft, name: str, k: int, attempt: int) -> list[Proposal]:
+        arena = draft.arena
+        rng = stream(self._seed, name, arena.workload.fingerprint, draft.number, attempt)
+        return arena.islands[name].ask(k, rng, arena.view_of(name))[:k]
+
+    def _fill(self, draft: _Draft, n: int) -> None:
+        """Complete a round by even sampling, and small spaces by what enumeration finds left."""
+        arena = draft.arena
+        rng = stream(self._seed, ENGINE, arena.workload.fingerprint, draft.number)
+        spaces = list(arena.spaces.values())
+        for _ in range(_FILL_TRIES):
+            if not draft.missing(n):
+                return
+            try:
+                genome = spaces[int(rng.integers(len(spaces)))].sample(rng)
+            except NothingValidError:
+                break
+            draft.offer([(ENGINE, Proposal(genome=genome, mutation="sample"))])
+        self._sweep(draft, n)
+
+    def _sweep(self, draft: _Draft, n: int) -> None:
+        arena = draft.arena
+        if sum(space.size().legal for space in arena.spaces.values()) > _ENUMERATE_LIMIT:
+            return
+        unseen = self._unseen.setdefault(arena.workload.fingerprint, _enumerate(arena))
+        while draft.missing(n):
+            chunk = list(islice(unseen, draft.missing(n)))
+            if not chunk:
+                return
+            draft.offer([(ENGINE, Proposal(genome=g, mutation="sweep")) for g in chunk])
+
+
+def _enumerate(arena: Arena) -> Iterator[Genome]:
+    for space in arena.spaces.values():
+        for genome in space.enumerate():
+            if not arena.view.evaluated(genome.fingerprint):
+                yield genome
+
+
+def _reverts(arena: Arena) -> Iterator[tuple[str, Proposal]]:
+    """Yield what attribution still wants evaluated, newest win first."""
+    for job in reversed(arena.attribution.jobs):
+        child = job.child.evaluation.candidate
+        for genome in job.reverts.values():
+            yield (
+                child.island if child.island in arena.islands else ENGINE,
+                Proposal(
+                    genome=genome,
+                    mutation="attribute.revert",
+                    parents=(child.genome.fingerprint,),
+                ),
+            )
+
+
+class _Draft:
+    """A round in the making: what was accepted, and why the rest was not."""
+
+    def __init__(self, arena: Arena, session: Session, number: int) -> None:
+        self.arena = arena
+        self.number = number
+        self.accepted: list[tuple[str, Proposal]] = []
+        self._session = session
+        self._taken: set[str] = set()
+        self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+    def missing(self, n: int) -> int:
+        """Return how many of ``n`` places are free."""
+        return n - len(self.accepted)
+
+    def fresh(self, proposal: Proposal) -> bool:
+        """Tell whether a genome is neither evaluated, nor in flight, nor in this draft."""
+        key = proposal.genome.fingerprint
+        return key not in self._taken and not self.arena.view.evaluated(key)
+
+    def offer(self, offers: Sequence[tuple[str, Proposal]], *, count: bool = False) -> None:
+        """Accept the legal new ones, in order; count the others if asked to."""
+        new: list[tuple[str, Proposal]] = []
+        for island, proposal in offers:
+            if count:
+                self._counts[island]["asked"] += 1
+            if self.fresh(proposal):
+                self._taken.add(proposal.genome.fingerprint)
+                new.append((island, proposal))
+            elif count:
+                self._counts[island]["duplicate"] += 1
+        if not new:
+            return
+        faults = self._session.check(self.arena.workload, [p.genome for _, p in new])
+        for offer, fault in zip(new, faults, strict=True):
+            if fault is None:
+                self.accepted.append(offer)
+            elif count:
+                self._counts[offer[0]]["rejected"] += 1
+
+    def finish(self, first: int) -> tuple[Round, list[Candidate]]:
+        """Number the candidates and close the draft."""
+        candidates = [
+            Candidate(
+                number=first + place,
+                round=self.number,
+                workload=self.arena.workload.fingerprint,
+                island=island,
+                mutation=proposal.mutation,
+                genome=proposal.genome,
+                parents=proposal.parents,
+            )
+            for place, (island, proposal) in enumerate(self.accepted)
+        ]
+        counts = {name: dict(counter) for name, counter in self._counts.items()}
+        return Round(number=self.number, counts=counts), candidates

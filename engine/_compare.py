@@ -1,0 +1,64 @@
+"""Speed-ups between two genomes: exact on a deterministic device, with an interval elsewhere."""
+
+from __future__ import annotations
+
+import math
+
+from kernelarc.bench import paired_speedup
+from kernelarc.genomes import Contest, Estimate, Judged
+
+
+def exact_speedup(judged: Judged, over: Judged) -> Estimate:
+    """Return the ratio of two objectives as an estimate without spread (deterministic devices)."""
+    mine, theirs = judged.evaluation.measurement, over.evaluation.measurement
+    if mine is None or theirs is None:
+        raise ValueError("a speed-up needs two measured evaluations")
+    ratio = theirs.objective / mine.objective
+    n = min(len(mine.samples), len(theirs.samples))
+    return Estimate(value=ratio, low=ratio, high=ratio, n=n)
+
+
+def column_speedup(contest: Contest, challenger: str, over: str, *, claims: int) -> Estimate | None:
+    """Return how much faster one contender is than another, from their paired rounds.
+
+    Args:
+        contest: With both as columns.
+        challenger: Column name of the one that would be faster.
+        over: Column name of the other.
+        claims: How many claims were made in all; the interval is corrected for it.
+
+    Returns:
+        None when either did not take part or failed there.
+    """
+    if challenger not in contest.names or over not in contest.names:
+        return None
+    if challenger in contest.failures or over in contest.failures:
+        return None
+    mine, theirs = contest.column(challenger), contest.column(over)
+    if any(math.isnan(x) for x in (*mine, *theirs)):
+        return None
+    if len(mine) == 1:
+        # A deterministic device answers the same for ever: one round says all, without spread.
+        ratio = theirs[0] / mine[0]
+        return Estimate(value=ratio, low=ratio, high=ratio, n=1)
+    return paired_speedup(mine, theirs, claims=claims)
+
+
+def contest_speedup(
+    contest: Contest, judged: Judged, over: Judged, *, claims: int
+) -> Estimate | None:
+    """``column_speedup`` between the genomes of two evaluations."""
+    return column_speedup(
+        contest,
+        judged.evaluation.candidate.genome.fingerprint,
+        over.evaluation.candidate.genome.fingerprint,
+        claims=claims,
+    )
+
+
+def baseline_column(contest: Contest) -> str | None:
+    """Return the baseline's column name, or None when it did not take part or failed."""
+    for name in contest.names:
+        if name.startswith("baseline:") and name not in contest.failures:
+            return name
+    return None

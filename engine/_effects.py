@@ -1,0 +1,40 @@
+"""Whether the genes change anything: a search on nothing must end, and say so."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelarc.engine._arena import Arena
+
+# Evaluations before anything is said. Twice an island's usual plateau.
+_LEAST = 100
+# Spread of medians between candidates that is called nothing on a noisy device.
+_NOISE = 1.02
+
+
+def without_effect(arena: Arena, *, deterministic: bool) -> bool:
+    """Tell whether the genes of this workload show no effect on the objective.
+
+    On a deterministic device all objectives must be equal. Elsewhere, after 100 evaluations, no
+    claim may stand beside the start, and the middle four fifths of the candidates' medians must
+    lie as close together as the samples of one genome do.
+    """
+    objectives = arena.objectives
+    if len(objectives) < _LEAST or len(arena.ledger.claims) > 1:
+        return False
+    values = np.fromiter(objectives.values(), dtype=np.float64)
+    if deterministic:
+        return bool(values.max() == values.min())
+    low, high = np.quantile(values, [0.1, 0.9])
+    return bool(high / low <= max(_NOISE, _sample_spread(arena)))
+
+
+def _sample_spread(arena: Arena) -> float:
+    """Return the typical ratio between the 90th and 10th percentile of one genome's samples."""
+    spreads = []
+    for judged in arena.view.recent(32):
+        measurement = judged.evaluation.measurement
+        if measurement is not None and len(measurement.samples) >= 5:
+            low, high = np.quantile(measurement.samples, [0.1, 0.9])
+            spreads.append(high / low)
+    return float(np.median(spreads)) if spreads else 1.0

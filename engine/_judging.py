@@ -1,0 +1,243 @@
+"""From an evaluation to a verdict: confirmation, traps, retractions and attributed wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kernelarc.bench import Session, rounds_needed
+from kernelarc.engine._arena import Arena
+from kernelarc.engine._attribution import Job, needed_changes, win
+from kernelarc.engine._compare import (
+    column_speedup,
+    contest_speedup,
+    exact_speedup,
+)
+from kernelarc.engine._crash_points import crash_point
+from kernelarc.engine._ledger import fingerprint
+from kernelarc.engine._pool import ConclusionPool
+from kernelarc.engine._state import CampaignState
+from kernelarc.engine._traps import ClosedRegion
+from kernelarc.genomes import (
+    Conclusion,
+    ConclusionKind,
+    Estimate,
+    Evaluation,
+    Genome,
+    Judged,
+    Status,
+    Verdict,
+)
+from kernelarc.storage import ContestRecord, Entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a claim must meet. From the settings.
+
+    Attributes:
+        margin: The interval's lower bound must exceed 1 + margin.
+        confirm_rounds: Interleaved rounds at least.
+        traps: Whether failures close regions.
+    """
+
+    margin: float
+    confirm_rounds: int
+    traps: bool
+
+
+class Judge:
+    """Deterministic code decides, from measurements alone, what is correct and faster."""
+
+    def __init__(self, session: Session, state: CampaignState, rules: Rules) -> None:
+        self._session = session
+        self._state = state
+        self._rules = rules
+
+    def unit(self, evaluation: Evaluation) -> list[Entry]:
+        """Return everything that an evaluation changes, to be committed together.
+
+        Runs a confirmation on the device where the evaluation claims to be the new best.
+        """
+        arena = self._state.arenas[evaluation.candidate.workload]
+        verdict, contest = self._verdict(arena, evaluation)
+        crash_point("before-verdict")
+        unit: list[Entry] = [] if contest is None else [contest]
+        unit.append(Judged(evaluation=evaluation, verdict=verdict))
+        return unit
+
+    def _verdict(
+        self, arena: Arena, evaluation: Evaluation
+    ) -> tuple[Verdict, ContestRecord | None]:
+        if evaluation.status is not Status.OK:
+            rejected = evaluation.status is Status.REJECTED
+            return (Verdict.REJECT if rejected else Verdict.FAIL), None
+        incumbent = arena.ledger.incumbent
+        if incumbent is None:
+            return Verdict.ACCEPT, None
+        judged = Judged(evaluation=evaluation, verdict=Verdict.ACCEPT)
+        if self._session.deterministic:
+            return self._by_value(exact_speedup(judged, incumbent)), None
+        assert evaluation.measurement is not None
+        if evaluation.measurement.censored or exact_speedup(judged, incumbent).value <= 1.0:
+            return self._by_value(exact_speedup(judged, incumbent), claims=False), None
+        return self._confirm(arena, judged, incumbent)
+
+    def _by_value(self, speedup: Estimate, *, claims: bool = True) -> Verdict:
+        if claims and speedup.low > 1.0 + self._rules.margin:
+            return Verdict.KEEP
+        return Verdict.ACCEPT if speedup.high >= 1.0 - self._rules.margin else Verdict.REVERT
+
+    def _confirm(
+        self, arena: Arena, judged: Judged, incumbent: Judged
+    ) -> tuple[Verdict, ContestRecord]:
+        crash_point("before-confirm")
+        k = arena.ledger.tried + 1
+        # Level 0.05 / (k (k + 1)) for the k-th claim: all claims together stay below 0.05.
+        claims = k * (k + 1)
+        genomes = [judged.evaluation.candidate.genome, incumbent.evaluation.candidate.genome]
+        parent = arena.parent_of(judged)
+        if parent is not None and parent.evaluation.candidate.genome not in genomes:
+            genomes.append(parent.evaluation.candidate.genome)
+        contest = self._session.contest(
+            arena.workload,
+            genomes,
+            rounds=max(self._rules.confirm_rounds, rounds_needed(claims=claims)),
+        )
+        speedup = contest_speedup(contest, judged, incumbent, claims=claims)
+        verdict = self._by_value(speedup) if speedup is not None else Verdict.REVERT
+        crash_point("after-confirm")
+        return verdict, ContestRecord(
+            purpose="confirm",
+            workload=arena.workload.fingerprint,
+            subject=fingerprint(judged),
+            against=fingerprint(incumbent),
+            contest=contest,
+            speedup=speedup,
+            upheld=verdict is Verdict.KEEP,
+        )
+
+    def follow_up(self) -> list[Entry]:
+        """Return the conclusions that the newest verdicts lead to: traps and their retractions.
+
+        They belong into the same transaction as the verdicts.
+        """
+        findings, self._state.findings = self._state.findings, []
+        if not self._rules.traps:
+            return []
+        drawn: list[Entry] = []
+        for finding in findings:
+            arena = self._state.arenas[finding.evaluation.candidate.workload]
+            trap = self._trap(arena, finding.evaluation, finding.region)
+            drawn.append(self._opened(trap, finding.evaluation) if finding.opened else trap)
+        return drawn
+
+    def _trap(self, arena: Arena, evaluation: Evaluation, closed: ClosedRegion) -> Conclusion:
+        where = " with ".join(f"{name}={value}" for name, value in closed.region)
+        return Conclusion(
+            kind=ConclusionKind.TRAP,
+            operator=arena.workload.operator,
+            workload=arena.workload.fingerprint,
+            route=evaluation.candidate.genome.route,
+            island=evaluation.candidate.island,
+            why=f"{where}: {len(closed.evidence)} of {len(closed.evidence)} genomes tried there "
+            f"failed ({closed.failure})",
+            region=dict(closed.region),
+            failure=closed.failure,
+            evidence=closed.evidence,
+        )
+
+    def _opened(self, trap: Conclusion, evaluation: Evaluation) -> Conclusion:
+        number = evaluation.candidate.number
+        return retraction(
+            trap,
+            why=f"{trap.why.split(':')[0]}: candidate {number} passed there",
+            evidence=(number,),
+        )
+
+
+def retraction(conclusion: Conclusion, *, why: str, evidence: tuple[int, ...]) -> Conclusion:
+    """Return what takes a conclusion back."""
+    return Conclusion(
+        kind=ConclusionKind.RETRACTION,
+        operator=conclusion.operator,
+        workload=conclusion.workload,
+        route=conclusion.route,
+        island=conclusion.island,
+        why=why,
+        evidence=evidence,
+        retracts=conclusion.fingerprint,
+    )
+
+
+class Attributor:
+    """Draws wins from KEEPs whose reverts are all evaluated."""
+
+    def __init__(self, session: Session, state: CampaignState, rules: Rules) -> None:
+        self._session = session
+        self._state = state
+        self._rules = rules
+
+    def units(self, *, final: bool = False) -> Iterator[list[Entry]]:
+        """Yield one unit per win that can be drawn now; at the end, of all that wait."""
+        waiting = {(c.workload, c.genome.fingerprint) for c in self._state.pending.values()}
+        for arena in self._state.arenas.values():
+            key = arena.workload.fingerprint
+            for job in list(arena.attribution.jobs):
+                reverts = [g.fingerprint for g in job.reverts.values()]
+                seen = all(arena.view.evaluated(f) and (key, f) not in waiting for f in reverts)
+                if seen or final:
+                    yield self._draw(arena, job)
+
+    def _draw(self, arena: Arena, job: Job) -> list[Entry]:
+        kept, record = self._gain_kept(arena, job)
+        conclusion = win(
+            job, needed_changes(job, kept), arena.workload.operator, arena.workload.fingerprint
+        )
+        return [conclusion] if record is None else [record, conclusion]
+
+    def _gain_kept(self, arena: Arena, job: Job) -> tuple[dict[str, bool], ContestRecord | None]:
+        """Say for each reverted gene whether the child is as fast without that change."""
+        child = job.child.evaluation
+        assert child.measurement is not None
+        limit = child.measurement.objective * (1 + self._rules.margin)
+        tried = {
+            gene: arena.objectives[genome.fingerprint] <= limit
+            for gene, genome in job.reverts.items()
+            if genome.fingerprint in arena.objectives
+        }
+        if self._session.deterministic or not tried:
+            return tried, None
+        return self._by_contest(arena, job, {gene: job.reverts[gene] for gene in tried})
+
+    def _by_contest(
+        self, arena: Arena, job: Job, reverts: dict[str, Genome]
+    ) -> tuple[dict[str, bool], ContestRecord]:
+        child = job.child.evaluation.candidate.genome
+        contest = self._session.contest(
+            arena.workload, [child, *reverts.values()], rounds=self._rules.confirm_rounds
+        )
+        kept = {}
+        for gene, genome in reverts.items():
+            ratio = column_speedup(
+                contest, genome.fingerprint, child.fingerprint, claims=len(reverts)
+            )
+            kept[gene] = ratio is not None and ratio.high >= 1.0
+        return kept, ContestRecord(
+            purpose="attribute",
+            workload=arena.workload.fingerprint,
+            subject=child.fingerprint,
+            against=next(iter(reverts.values())).fingerprint,
+            contest=contest,
+            speedup=job.speedup,
+            upheld=not all(kept.values()),
+        )
+
+
+def wins_of(pool: ConclusionPool, genome: str) -> list[Conclusion]:
+    """Return the wins in force whose genome this is."""
+    return [
+        c
+        for c in pool.active(ConclusionKind.WIN)
+        if c.genome is not None and c.genome.fingerprint == genome
+    ]

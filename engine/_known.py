@@ -1,0 +1,80 @@
+"""What earlier campaigns of the same store measured in the same environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kernelarc.engine._arena import Arena
+from kernelarc.engine._state import CampaignState
+from kernelarc.genomes import Candidate, Evaluation, Judged, Status, Verdict
+from kernelarc.storage import Entry, Known, Round, StoreReader
+
+# The best known genomes join the new campaign's log, as parents and as the bar to pass.
+_REUSED = 16
+
+
+def _earlier(arena: Arena, reader: StoreReader, campaign: int) -> Iterator[Known]:
+    """Yield what campaigns before this one know; a later one must not change a resumed one."""
+    environment = reader.campaign(campaign).environment.fingerprint
+    for known in reader.known(environment, arena.workload.fingerprint):
+        if known.campaign < campaign:
+            yield known
+
+
+def reserve_known(state: CampaignState, reader: StoreReader, campaign: int) -> None:
+    """Note what is known, so that no device time is spent on it again."""
+    if campaign == 1:
+        return
+    for arena in state.arenas.values():
+        for known in _earlier(arena, reader, campaign):
+            arena.view.reserve(known.genome.fingerprint)
+
+
+def known_unit(
+    state: CampaignState, arena: Arena, reader: StoreReader, campaign: int
+) -> list[Entry]:
+    """Return a round that copies the best known evaluations into this campaign's log.
+
+    They are marked ``reused`` and count for no budget. Empty where nothing is known.
+    """
+    if campaign == 1:
+        return []
+    best = sorted(
+        (
+            (known.evaluation.measurement.objective, known.genome.fingerprint, known)
+            for known in _earlier(arena, reader, campaign)
+            if known.evaluation.status is Status.OK
+            and known.evaluation.measurement is not None
+            and not known.evaluation.measurement.censored
+            and arena.spaces.get(known.genome.route) is not None
+            and arena.spaces[known.genome.route].contains(known.genome)
+        ),
+        key=lambda entry: entry[:2],
+    )[:_REUSED]
+    if not best:
+        return []
+    opened = Round(number=state.next_round, counts={})
+    evaluations = [
+        _reused(known, number=state.next_number + place, round_number=opened.number)
+        for place, (_, _, known) in enumerate(best)
+    ]
+    return [
+        opened,
+        *(evaluation.candidate for evaluation in evaluations),
+        # The first becomes the bar; the others, being no better, are working points.
+        *(Judged(evaluation=e, verdict=Verdict.ACCEPT) for e in evaluations),
+    ]
+
+
+def _reused(known: Known, *, number: int, round_number: int) -> Evaluation:
+    candidate = Candidate(
+        number=number,
+        round=round_number,
+        workload=known.evaluation.candidate.workload,
+        island="store",
+        mutation="known",
+        genome=known.genome,
+    )
+    properties = {**known.evaluation.properties, "reused": True}
+    return replace(known.evaluation, candidate=candidate, cost_s=0.0, properties=properties)

@@ -1,0 +1,102 @@
+"""What a running campaign tells whoever watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelarc.genomes import Conclusion, Judged
+from kernelarc.storage import Event
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was done so far, campaign-wide. ``unique`` is what a budget counts.
+
+    Attributes:
+        asked: Proposals that islands made.
+        rejected: Of these, illegal ones; no device time.
+        duplicate: Of these, genomes evaluated or in flight already, or known from the store.
+        unique: Distinct (genome, workload) pairs evaluated: ``failed + measured``.
+        confirmations: Interleaved contests that tried a claim or attributed a gain.
+        audits: Contests in a fresh worker.
+    """
+
+    asked: int = 0
+    rejected: int = 0
+    duplicate: int = 0
+    unique: int = 0
+    failed: int = 0
+    measured: int = 0
+    confirmations: int = 0
+    audits: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IslandShare:
+    """One island's part in the campaign so far.
+
+    Attributes:
+        asleep: Why it proposes nothing here, or None.
+        proposals: Candidates of its that were evaluated.
+        keeps: How many of them became the best.
+        share: Its fraction of all candidates, 0 to 1.
+    """
+
+    asleep: str | None
+    proposals: int
+    keeps: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A snapshot for a progress display.
+
+    Attributes:
+        evaluated: Unique evaluations so far.
+        budget: Unique evaluations allowed, or None.
+        seconds: Wall seconds allowed, or None.
+        rate: Unique evaluations per second in this process.
+        best: Label of the first workload's best, None before there is one.
+        objective: Its number, in ``unit``.
+        gain: Objective of the starting genome over that of the best.
+        stage: ``"search"``, ``"confirm"``, ``"audit"``, in a person's words.
+    """
+
+    evaluated: int
+    budget: int | None
+    seconds: float | None
+    elapsed_s: float
+    rate: float
+    best: str | None
+    objective: float | None
+    unit: str
+    gain: float | None
+    stage: str
+    counts: Counts
+    islands: Mapping[str, IslandShare] = field(default_factory=dict)
+
+
+class Observer:
+    """Callbacks of a campaign; every one does nothing by default. Called in the same thread.
+
+    What is told was committed before: a verdict that an observer has seen survives a crash.
+    An exception raised here stops the campaign, resumable.
+    """
+
+    def on_start(self, facts: Mapping[str, Any]) -> None:
+        """The campaign starts or resumes; ``facts`` holds id, store, device, spaces, islands."""
+
+    def on_verdict(self, judged: Judged, counts: Counts) -> None:
+        """A candidate was evaluated and judged."""
+
+    def on_conclusion(self, conclusion: Conclusion) -> None:
+        """A win, trap or retraction was recorded."""
+
+    def on_event(self, event: Event) -> None:
+        """Something happened to the campaign (audited, finished, interrupted)."""
+
+    def on_progress(self, progress: Progress) -> None:
+        """Called after every round and stage."""

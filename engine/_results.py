@@ -1,0 +1,183 @@
+"""What a campaign comes to: the one object that ``--json`` prints, from the store alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from kernelarc.genomes import Allele, Estimate, Verdict, Workload
+from kernelarc.storage import Best, CampaignRow, Counts, Event, StoreReader
+
+_EXIT_CODES = {"finished": 0, "interrupted": 3, "stopped": 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestResult:
+    """The best of one workload.
+
+    Attributes:
+        objective: The device's own number, lower is better.
+        latency_us: The same as a time, None when it is none.
+        speedup: Over the baseline, once measured beside it; None before, and where there is no
+            baseline.
+        audited: Whether a fresh process upheld it.
+        is_start: Whether it is the genome the search started from: nothing beat it.
+    """
+
+    workload: str
+    fingerprint: str
+    route: str
+    genome: Mapping[str, Allele]
+    objective: float
+    unit: str
+    latency_us: float | None
+    speedup: Estimate | None
+    against: str | None
+    audited: bool
+    is_start: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the command line's contract words it."""
+        speedup = self.speedup
+        return {
+            "workload": self.workload,
+            "fingerprint": self.fingerprint,
+            "route": self.route,
+            "genome": dict(self.genome),
+            "objective": self.objective,
+            "latency_us": self.latency_us,
+            "speedup": None
+            if speedup is None
+            else {"estimate": speedup.value, "low": speedup.low, "high": speedup.high},
+            "audited": self.audited,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignResult:
+    """How a campaign stands or ended.
+
+    Attributes:
+        status: ``"finished"``, ``"interrupted"`` or ``"stopped"``; ``"running"`` for a campaign
+            that another process drives, or that was killed.
+        reason: ``"budget"``, ``"seconds"``, ``"plateau"``, ``"exhausted"``, ``"target"``,
+            ``"signal"`` or ``"fault: ..."``; empty while running.
+        bests: One per workload that has any, in the problem's order.
+        remarks: In words, what a person should know: best equals start, genes without effect.
+    """
+
+    campaign_id: int
+    status: str
+    reason: str
+    evaluations: Counts
+    bests: Sequence[BestResult]
+    seconds: float
+    store: str
+    remarks: Sequence[str] = field(default_factory=tuple)
+
+    @property
+    def best(self) -> BestResult | None:
+        """The first workload's best."""
+        return self.bests[0] if self.bests else None
+
+    @property
+    def exit_code(self) -> int:
+        """What the command exits with: 0, 1 when nothing valid was found, 3 when resumable."""
+        code = _EXIT_CODES.get(self.status, 0)
+        return 1 if code == 0 and not self.bests else code
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``--json`` prints."""
+        return {
+            "schema": 1,
+            "campaign_id": self.campaign_id,
+            "status": self.status,
+            "reason": self.reason,
+            "evaluations": asdict(self.evaluations),
+            "best": self.best.to_json() if self.best else None,
+            "bests": [best.to_json() for best in self.bests],
+            "remarks": list(self.remarks),
+            "seconds": self.seconds,
+            "store": self.store,
+        }
+
+
+def result_of(reader: StoreReader, campaign: int | None, *, store: str) -> CampaignResult:
+    """Read how a campaign stands.
+
+    Raises:
+        InputError: There is no such campaign.
+    """
+    row = reader.campaign(campaign)
+    events = reader.events(row.id)
+    status, reason = _status(events)
+    counts = reader.counts(row.id)
+    bests = [_best(best, row) for best in reader.bests(row.id)]
+    return CampaignResult(
+        campaign_id=row.id,
+        status=status,
+        reason=reason,
+        evaluations=counts,
+        bests=bests,
+        seconds=round(sum(float(e.payload.get("process_seconds", 0)) for e in events), 3),
+        store=store,
+        remarks=_remarks(counts, bests, reason),
+    )
+
+
+def _status(events: Sequence[Event]) -> tuple[str, str]:
+    for event in reversed(events):
+        if event.kind in _EXIT_CODES:
+            return event.kind, str(event.payload.get("reason", ""))
+        if event.kind in {"started", "resumed", "extended"}:
+            break
+    return "running", ""
+
+
+def workloads_of(row: CampaignRow) -> dict[str, Workload]:
+    """Return the campaign's workloads by fingerprint."""
+    return {workload.fingerprint: workload for workload in row.spec.problem.workloads}
+
+
+def _best(best: Best, row: CampaignRow) -> BestResult:
+    evaluation = best.evaluation
+    measurement = evaluation.measurement
+    assert measurement is not None
+    return BestResult(
+        workload=workloads_of(row)[best.workload].label,
+        fingerprint=evaluation.candidate.genome.fingerprint,
+        route=evaluation.candidate.genome.route,
+        genome=evaluation.candidate.genome.alleles(),
+        objective=measurement.objective,
+        unit=measurement.unit,
+        latency_us=measurement.latency_us,
+        speedup=best.speedup,
+        against=best.against,
+        audited=best.audited,
+        is_start=best.verdict is not Verdict.KEEP,
+    )
+
+
+def _remarks(counts: Counts, bests: Sequence[BestResult], reason: str) -> tuple[str, ...]:
+    told = []
+    if reason == "plateau":
+        told.append("the genes have no measurable effect on the objective here")
+    tried = (
+        f"of {counts.unique} evaluated, {counts.failed} failed and {counts.measured} were "
+        f"measured; {counts.rejected} proposals were rejected before that"
+    )
+    if not bests and counts.unique:
+        told.append(f"nothing valid was found: {tried}")
+    for best in bests:
+        if best.is_start and counts.unique > 1:
+            told.append(f"{best.workload}: the best equals the starting genome: {tried}")
+        if best.speedup is not None and best.speedup.high < 1.0:
+            told.append(
+                f"{best.workload}: the best is slower than {_bare(best.against)}: keep using that"
+            )
+    return tuple(told)
+
+
+def _bare(against: str | None) -> str:
+    return (against or "the baseline").removeprefix("baseline:")

@@ -1,0 +1,255 @@
+"""Running and resuming a campaign: the public calls behind ``kernelarc run`` and ``resume``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import time
+from typing import Any, Literal
+
+from kernelarc.bench import Device, Session
+from kernelarc.engine._campaign import Campaign, Ground, begin, build_state, fold
+from kernelarc.engine._crash_points import crash_point
+from kernelarc.engine._firsts import firsts
+from kernelarc.engine._identity import changed_parts
+from kernelarc.engine._journal import Journal
+from kernelarc.engine._observer import Observer
+from kernelarc.engine._results import CampaignResult, result_of
+from kernelarc.engine._settings import CampaignSettings
+from kernelarc.engine._signals import StopRequest
+from kernelarc.engine._state import CampaignState
+from kernelarc.engine._targets import Target, device_for, resolve_target
+from kernelarc.genomes import InputError, Problem, StoppedError
+from kernelarc.storage import (
+    CampaignRow,
+    CampaignSpec,
+    Event,
+    StoreWriter,
+    open_writer,
+)
+
+
+def artefacts_of(store: str) -> Path:
+    """Return the folder for build products that lies beside a store."""
+    return Path(f"{store}-artefacts") if "://" not in store else Path("kernelarc-artefacts")
+
+
+def run(
+    settings: CampaignSettings,
+    *,
+    observer: Observer | None = None,
+    device: Device | None = None,
+    problem: Problem | None = None,
+    stop: StopRequest | None = None,
+) -> CampaignResult:
+    """Run a new campaign in the settings' store, to its end or to an interruption.
+
+    Args:
+        settings: What to search, and how.
+        observer: Is told of every verdict, conclusion and event once committed.
+        device: One's own device object (for routes of one's own), in place of the named one.
+        problem: One's own problem, in place of the one that the target names.
+        stop: Lets another thread ask for an orderly stop; signals ask by themselves.
+
+    Raises:
+        InputError: Bad settings, target or store; nothing was written.
+        NothingValidError: There is no legal genome; nothing was written.
+        MissingPartError: The device or toolchain is missing; nothing was written.
+        StoppedError: The store or the device is in use by another process.
+    """
+    with stop or StopRequest() as request:
+        ground = make_ground(settings, device, problem)
+        with ground.open() as session:
+            state = build_state(session, settings)
+            _check_seeds(session, state, settings)
+            # The log of a deterministic campaign can be made again: a loss of power may cost it
+            # its newest rows. Measurements cannot.
+            synchronous: Literal["NORMAL", "FULL"] = "NORMAL" if session.deterministic else "FULL"
+            with open_writer(settings.store, create=True, synchronous=synchronous) as writer:
+                running = _Running(ground, writer, observer or Observer(), request)
+                return running.anew(session, state, {})
+
+
+def resume(
+    store: str,
+    campaign: int | None = None,
+    *,
+    budget: int | None = None,
+    seconds: float | None = None,
+    observer: Observer | None = None,
+    device: Device | None = None,
+    stop: StopRequest | None = None,
+) -> CampaignResult:
+    """Go on with a campaign where its log ends. A finished one gives its result again.
+
+    Args:
+        store: Where it is kept.
+        campaign: Its id; the newest by default.
+        budget: Unique evaluations to add.
+        seconds: Wall seconds to add.
+        observer: As in ``run``.
+        device: As in ``run``.
+        stop: As in ``run``.
+
+    Raises:
+        InputError: There is no such store or campaign.
+        StoppedError: The store or the device is in use by another process.
+        MissingPartError: The device or toolchain is missing.
+    """
+    with stop or StopRequest() as request, open_writer(store) as writer:
+        row = writer.campaign(campaign)
+        if budget is None and seconds is None and _is_finished(writer, row.id):
+            return result_of(writer, row.id, store=store)
+        settings = settings_of(row, store, seconds)
+        ground = _ground(Target(device or device_for(settings), row.spec.problem), settings)
+        running = _Running(ground, writer, observer or Observer(), request)
+        with ground.open() as session:
+            if session.environment.fingerprint != row.environment.fingerprint:
+                return running.elsewhere(session, row, budget)
+            return running.again(session, row, budget)
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """One call of ``run`` or ``resume``."""
+
+    ground: Ground
+    writer: StoreWriter
+    observer: Observer
+    request: StopRequest
+
+    def anew(
+        self, session: Session, state: CampaignState, origin: Mapping[str, Any]
+    ) -> CampaignResult:
+        """Begin a campaign and drive it. ``origin`` says what it continues, if anything."""
+        campaign = self.writer.begin(_spec(self.ground), session.environment)
+        crash_point("campaign-begun")
+        facts = {**_facts(self.ground, state, session), **origin}
+        begin(state, self.writer, campaign, self.observer, facts)
+        return self._drive(campaign, session, state)
+
+    def again(self, session: Session, row: CampaignRow, budget: int | None) -> CampaignResult:
+        """Go on with a campaign where its log ends."""
+        state = build_state(session, self.ground.settings)
+        fold(state, self.writer, row.id)
+        events = [Event(kind="resumed", payload={"unique": state.counts.unique}, unix_s=time())]
+        if budget is not None:
+            events.append(Event(kind="extended", payload={"budget": budget}, unix_s=time()))
+        journal = Journal(self.writer, row.id, state, self.observer)
+        journal.write(events)
+        journal.commit()
+        return self._drive(row.id, session, state)
+
+    def elsewhere(self, session: Session, row: CampaignRow, budget: int | None) -> CampaignResult:
+        """Continue as a new campaign: what another environment measured is only a prior."""
+        settings = self.ground.settings
+        if settings.budget is not None:
+            spent = self.writer.counts(row.id).unique
+            left = max(settings.budget - spent, 0) + (budget or 0)
+            if left == 0:
+                raise InputError(
+                    f"campaign {row.id} has spent its budget and the environment has changed; "
+                    f"give --budget to measure here"
+                )
+            settings = replace(settings, budget=left)
+        changed = changed_parts(row.environment.identity, session.environment.identity)
+        there = replace(self, ground=replace(self.ground, settings=settings))
+        state = build_state(session, settings)
+        return there.anew(session, state, {"continues": row.id, "changed": changed})
+
+    def _drive(self, campaign: int, session: Session, state: CampaignState) -> CampaignResult:
+        store = self.ground.settings.store
+        facts = _facts(self.ground, state, session)
+        self.observer.on_start({"campaign_id": campaign, "store": store, **facts})
+        try:
+            driven = Campaign(self.ground, self.writer, campaign, self.observer)
+            driven.run(session, state, self.request)
+        except StoppedError as error:
+            return self._stopped(campaign, error)
+        return result_of(self.writer, campaign, store=store)
+
+    def _stopped(self, campaign: int, error: StoppedError) -> CampaignResult:
+        """Say why the campaign stopped; where even that cannot be written, say it all the same."""
+        reason = f"fault: {error}"
+        store = self.ground.settings.store
+        event = Event(kind="stopped", payload={"reason": reason}, unix_s=time())
+        try:
+            self.writer.append(campaign, [event])
+        except StoppedError:
+            # The store itself is the fault (disk full): what was acknowledged is there.
+            found = result_of(self.writer, campaign, store=store)
+            return replace(found, status="stopped", reason=reason)
+        return result_of(self.writer, campaign, store=store)
+
+
+def make_ground(
+    settings: CampaignSettings, device: Device | None = None, problem: Problem | None = None
+) -> Ground:
+    """Return where a campaign with these settings happens; opens nothing."""
+    if device is None or problem is None:
+        found = resolve_target(settings)
+        device, problem = device or found.device, problem or found.problem
+    return _ground(Target(device, problem), settings)
+
+
+def _ground(target: Target, settings: CampaignSettings) -> Ground:
+    return Ground(
+        device=target.device,
+        problem=target.problem,
+        settings=settings,
+        artefacts=artefacts_of(settings.store),
+    )
+
+
+def _spec(ground: Ground) -> CampaignSpec:
+    settings = ground.settings
+    # A file is remembered by its absolute path: a campaign may be resumed from anywhere.
+    target = settings.target
+    absolute = str(Path(target).absolute()) if Path(target).exists() else target
+    return CampaignSpec(
+        target=target,
+        device=ground.device.name,
+        seed=settings.seed,
+        problem=ground.problem,
+        settings={**settings.to_json(), "target": absolute},
+    )
+
+
+def settings_of(row: CampaignRow, store: str, seconds: float | None) -> CampaignSettings:
+    """Return the settings a campaign was begun with, kept in ``store``, ``seconds`` added."""
+    values = dict(row.spec.settings)
+    if seconds is not None:
+        values["seconds"] = float(values.get("seconds", 0.0)) + seconds
+    return CampaignSettings.from_json({**values, "store": store})
+
+
+def _check_seeds(session: Session, state: CampaignState, settings: CampaignSettings) -> None:
+    """Read the seed genomes before anything is written."""
+    spaces = {key: arena.spaces for key, arena in state.arenas.items()}
+    firsts(session, spaces, None, settings.seed_genomes)
+
+
+def _facts(ground: Ground, state: CampaignState, session: Session) -> dict[str, Any]:
+    """Return what a person wants to see when a campaign starts."""
+    arenas = list(state.arenas.values())
+    return {
+        "target": ground.settings.target,
+        "device": session.device,
+        "seed": ground.settings.seed,
+        "budget": ground.settings.budget,
+        "seconds": ground.settings.seconds,
+        "workloads": {a.workload.fingerprint: a.workload.label for a in arenas},
+        "routes": sorted({route for a in arenas for route in a.spaces}),
+        "awake": sorted({name for a in arenas for name in a.islands}),
+        "asleep": {name: why for a in arenas for name, why in a.asleep.items()},
+        "baseline": {a.workload.fingerprint: session.baseline_name(a.workload) for a in arenas},
+    }
+
+
+def _is_finished(writer: StoreWriter, campaign: int) -> bool:
+    events = [e.kind for e in writer.events(campaign) if e.kind in _LIFECYCLE]
+    return bool(events) and events[-1] == "finished"
+
+
+_LIFECYCLE = frozenset({"started", "resumed", "extended", "finished", "interrupted", "stopped"})

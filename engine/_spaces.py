@@ -1,0 +1,50 @@
+"""The campaign's spaces: the device's, with the user's pins and strategies laid over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kernelarc.bench import Session
+from kernelarc.engine._settings import CampaignSettings
+from kernelarc.genomes import InputError, Space, Strategy, Workload, assign_strategies, nearest
+
+
+def campaign_spaces(session: Session, settings: CampaignSettings) -> dict[str, dict[str, Space]]:
+    """Return the spaces by workload fingerprint and route.
+
+    Raises:
+        InputError: A pin or strategy names an unknown gene or allele.
+        NothingValidError: Pins and constraints leave no legal genome.
+    """
+    return {
+        workload.fingerprint: workload_spaces(session, settings, workload)
+        for workload in session.problem.workloads
+    }
+
+
+def workload_spaces(
+    session: Session, settings: CampaignSettings, workload: Workload
+) -> dict[str, Space]:
+    """Return one workload's spaces by route. Errors as in ``campaign_spaces``."""
+    spaces = session.spaces(workload)
+    genes = sorted({name for space in spaces.values() for name in space.names})
+    for what, named in (("pin", settings.pins), ("strategy", settings.strategies)):
+        for gene in named:
+            if gene not in genes:
+                raise InputError(f"{what}: no gene {gene!r} here{nearest(gene, genes)}")
+    owners = {gene: Strategy(name) for gene, name in settings.strategies.items()}
+    return {
+        route: _pinned(assign_strategies(space, _of(space, owners)), settings.pins)
+        for route, space in spaces.items()
+    }
+
+
+def _of(space: Space, owners: Mapping[str, Strategy]) -> dict[str, Strategy]:
+    return {gene: owner for gene, owner in owners.items() if gene in space.names}
+
+
+def _pinned(space: Space, pins: Mapping[str, str]) -> Space:
+    held = {
+        gene: space.gene(gene).parse(text) for gene, text in pins.items() if gene in space.names
+    }
+    return space.pin(held) if held else space
