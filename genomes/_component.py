@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -9,15 +10,16 @@ from typing import Any
 import numpy as np
 
 from kernelarc.genomes._draw import draw_below
+from kernelarc.genomes._errors import InputError
 from kernelarc.genomes._graph import Graph, Node, TooLargeError, build
 from kernelarc.genomes._order import Link, plan
-from kernelarc.genomes._rules import OFF, Rule
+from kernelarc.genomes._rules import OFF, Rule, broken_rule
 
 EDGE_LIMIT = 200_000
 WIDE_GENE = 1 << 16
-TRIES = 1000
+TRIES = 2000
 PROBES = 2000
-HOPELESS = 0.01
+HOPELESS = 0.005
 SEARCH_LIMIT = 200_000
 
 
@@ -31,6 +33,7 @@ class Component:
     Attributes:
         positions: Its genes, ascending.
         rules: All its rules.
+        links: Of every position of the space.
     """
 
     def __init__(
@@ -47,7 +50,8 @@ class Component:
             except TooLargeError:
                 pass
         kept = self._affordable(narrow)
-        graph = build(plan(self.positions, kept, self.links), self.links, EDGE_LIMIT * 4)
+        planned = plan(self.positions, kept, self.links)
+        graph = build(planned, self.links, max(EDGE_LIMIT, planned.edges))
         return graph, tuple(rule for rule in self.rules if rule not in kept)
 
     def _is_wide(self, rule: Rule) -> bool:
@@ -55,18 +59,14 @@ class Component:
 
     def _affordable(self, rules: Sequence[Rule]) -> list[Rule]:
         """Choose rules, the narrow ones first, while the graph stays within its limit for sure."""
-
-        def width(rule: Rule) -> int:
-            size = 1
-            for position in rule.positions:
-                size *= self.links[position].cardinality
-            return size
-
         kept: list[Rule] = []
-        for rule in sorted(rules, key=width):
+        for rule in sorted(rules, key=self._width):
             if plan(self.positions, [*kept, rule], self.links).edges <= EDGE_LIMIT:
                 kept.append(rule)
         return kept
+
+    def _width(self, rule: Rule) -> int:
+        return math.prod(self.links[position].cardinality for position in rule.positions)
 
     @property
     def graph(self) -> Graph:
@@ -88,7 +88,12 @@ class Component:
         """Whether so few draws are accepted that sampling has to search instead.
 
         Estimated once with a stream of its own, so that equal spaces always answer alike.
+
+        Raises:
+            InputError: An unbuilt rule cannot be evaluated on one of the draws.
         """
+        if not self.unbuilt or not self.total:
+            return False
         rng = np.random.default_rng(len(self.positions))
         values: list[Any] = [OFF] * len(self.links)
         places = [-1] * len(self.links)
@@ -98,15 +103,16 @@ class Component:
     def write(self, rank: int, places: list[int], values: list[Any]) -> None:
         """Write assignment ``rank`` of the graph into both lists."""
         self.graph.unrank(rank, places)
+        links = self.links
         for position in self.positions:
             place = places[position]
-            values[position] = self.links[position].at(place) if place >= 0 else OFF
+            values[position] = links[position].at(place) if place >= 0 else OFF
 
     def sample(self, rng: np.random.Generator, places: list[int], values: list[Any]) -> bool:
         """Draw a legal assignment; False when none was found.
 
         Even over the legal ones unless ``hopeless``; then a random search with early checks
-        stands in, which always ends but prefers sparse corners.
+        stands in, which always ends but is not even.
         """
         if not self.total:
             return False
@@ -121,15 +127,15 @@ class Component:
 
     def _accept(self, rng: np.random.Generator, places: list[int], values: list[Any]) -> bool:
         self.write(draw_below(self.total, rng), places, values)
-        return all(rule.holds(values) for rule in self.unbuilt)
+        return broken_rule(self.unbuilt, values) is None
 
-    def legal_ranks(self, places: list[int], values: list[Any]) -> Iterator[int]:
+    def legal(self, places: list[int], values: list[Any]) -> Iterator[None]:
         """Write one legal assignment after another, in rank order."""
         rank = 0
         while rank < self.total:
             self.write(rank, places, values)
-            if all(rule.holds(values) for rule in self.unbuilt):
-                yield rank
+            if not self.unbuilt or broken_rule(self.unbuilt, values) is None:
+                yield
             rank += 1
 
 
@@ -142,13 +148,17 @@ class _Search:
         self.component, self.places, self.values, self.rng = component, places, values, rng
         self.order = component.graph.order
         self.left = SEARCH_LIMIT
+        self.fault: InputError | None = None
         level = {position: depth for depth, position in enumerate(self.order)}
         self.asked: list[list[Rule]] = [[] for _ in self.order]
         for rule in component.unbuilt:
             self.asked[max(level[p] for p in rule.positions)].append(rule)
 
     def run(self) -> bool:
-        return self._descend(self.component.graph.root, 0)
+        found = self._descend(self.component.graph.root, 0)
+        if not found and self.fault is not None:
+            raise self.fault
+        return found
 
     def _descend(self, node: Node, depth: int) -> bool:
         if depth == len(self.order):
@@ -161,19 +171,29 @@ class _Search:
                 return False
             self.places[position] = place
             self.values[position] = at(place) if place >= 0 else OFF
-            if all(rule.holds(self.values) for rule in self.asked[depth]) and self._descend(
-                child, depth + 1
-            ):
+            if self._passes(depth) and self._descend(child, depth + 1):
                 return True
         return False
+
+    def _passes(self, depth: int) -> bool:
+        try:
+            return broken_rule(self.asked[depth], self.values) is None
+        except InputError as error:
+            self.fault = self.fault or error
+            return False
 
     def _edges(self, node: Node) -> Iterator[tuple[int, Node]]:
         if node.spread == 1:
             for edge in self.rng.permutation(len(node.children)):
                 yield node.places[edge], node.children[edge]
-        elif node.spread <= WIDE_GENE:
-            for place in self.rng.permutation(node.spread):
-                yield int(place), node.children[0]
-        else:
-            for place in self.rng.integers(min(node.spread, 1 << 62), size=WIDE_GENE):
-                yield int(place), node.children[0]
+            return
+        child = node.children[0]
+        # Too many alleles to shuffle: some, drawn with replacement, have to do.
+        drawn = node.spread > WIDE_GENE
+        places = (
+            (draw_below(node.spread, self.rng) for _ in range(WIDE_GENE))
+            if drawn
+            else self.rng.permutation(node.spread)
+        )
+        for place in places:
+            yield int(place), child

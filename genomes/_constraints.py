@@ -40,7 +40,7 @@ class Constraint(Protocol):
         """
 
 
-class _Positional:
+class Positional:
     """What our own constraints share: a function with one positional argument per gene."""
 
     __slots__ = ("function", "genes", "text")
@@ -74,7 +74,7 @@ def constraint_fault(
     return InputError(f"constraint {text!r} cannot be evaluated at {shown} ({what})")
 
 
-class ExpressionConstraint(_Positional):
+class ExpressionConstraint(Positional):
     """A constraint from text, in the notation of Kernel Tuner's restrictions.
 
     Numbers, strings, gene names, ``+ - * / // % **``, bit operations, comparisons (also chained),
@@ -99,7 +99,7 @@ class ExpressionConstraint(_Positional):
         return ExpressionConstraint, (self.text, self._names)
 
 
-class PredicateConstraint(_Positional):
+class PredicateConstraint(Positional):
     """A constraint from the caller's own function, which is called and never re-parsed.
 
     Args:
@@ -132,7 +132,7 @@ class PredicateConstraint(_Positional):
         return tuple(p.name for p in required)
 
 
-class AllowedAlleles(_Positional):
+class AllowedAlleles(Positional):
     """A dependent domain: which alleles of one gene may stand beside each allele of another.
 
     Args:

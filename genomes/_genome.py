@@ -44,6 +44,19 @@ class Genome(Mapping[str, Allele]):
         parsed = json.loads(canonical)
         return cls(route, {name: allele_from_json(value) for name, value in parsed.items()})
 
+    @classmethod
+    def assembled(cls, route: str, alleles: dict[str, Allele], canonical: str) -> Genome:
+        """Make a genome whose canonical text is known already (a Space keeps the parts).
+
+        The dictionary is kept, not copied; the text must be what the constructor would make.
+        """
+        genome = cls.__new__(cls)
+        genome.route = route
+        genome._alleles = alleles
+        genome.canonical = canonical
+        genome.fingerprint = fingerprint_of(route + "\0" + canonical)
+        return genome
+
     def replace(self, changes: Mapping[str, Allele]) -> dict[str, Allele]:
         """Return the alleles with ``changes`` laid over them (not yet checked for legality)."""
         return {**self._alleles, **changes}

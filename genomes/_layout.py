@@ -1,27 +1,28 @@
-"""A space's genes and constraints by position: assignments, legality, components."""
+"""A space's genes, conditions and constraints by position, and how they hang together."""
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
-import numpy as np
-
-from kernelarc.genomes._alleles import Allele
 from kernelarc.genomes._component import WIDE_GENE, Component
 from kernelarc.genomes._constraints import Constraint
-from kernelarc.genomes._draw import draw_below
-from kernelarc.genomes._errors import InputError, NothingValidError, nearest
+from kernelarc.genomes._domain import Domain
+from kernelarc.genomes._errors import InputError, nearest
 from kernelarc.genomes._gene import Gene
 from kernelarc.genomes._order import Link
-from kernelarc.genomes._rules import OFF, Rule
+from kernelarc.genomes._rules import Rule
 
 
 class Layout:
-    """The positional form of a space. Assignments are lists over all positions.
+    """The positional form of a space. Domains, links and components are made when first asked.
+
+    Attributes:
+        places: Position by gene name.
+        parents: Per position, the position its condition names, or None.
+        whens: Per position, the parent's allele indices that switch it on.
+        rules: The constraints over positions.
 
     Raises:
         InputError: Names are doubled or unknown, or a condition is malformed.
@@ -30,111 +31,96 @@ class Layout:
     def __init__(
         self, route: str, genes: Sequence[Gene], constraints: Sequence[Constraint]
     ) -> None:
-        self.route, self.genes, self.constraints = route, tuple(genes), tuple(constraints)
+        self.route, self.genes = route, tuple(genes)
         self.places = _places(route, self.genes)
-        self.parents = tuple(self._parent(p) for p in range(len(self.genes)))
-        self.whens = tuple(self._when(p) for p in range(len(self.genes)))
-        self._check_constraints()
+        self.parents = tuple(self._parent(gene, p) for p, gene in enumerate(self.genes))
+        self.whens = tuple(self._when(gene) for gene in self.genes)
+        for constraint in constraints:
+            self._check(constraint)
         conditional = [parent is not None for parent in self.parents]
-        self.rules = tuple(Rule(c, self.places, conditional) for c in self.constraints)
+        self.rules = tuple(Rule(c, self.places, conditional) for c in constraints)
 
-    def _parent(self, position: int) -> int | None:
-        gene = self.genes[position]
+    def _parent(self, gene: Gene, position: int) -> int | None:
         if gene.when is None:
             return None
-        parent = self.places.get(gene.when.gene)
-        if parent is None:
-            known = nearest(gene.when.gene, self.places)
-            raise InputError(
-                f"gene {gene.name!r} depends on the unknown gene {gene.when.gene!r}{known}"
-            )
-        if parent >= position:
-            raise InputError(
-                f"gene {gene.name!r} depends on {gene.when.gene!r}, which must stand before it"
-            )
-        return parent
+        name = gene.when.gene
+        if name not in self.places:
+            known = nearest(name, self.places)
+            raise InputError(f"gene {gene.name!r} depends on the unknown gene {name!r}{known}")
+        if self.places[name] >= position:
+            raise InputError(f"gene {gene.name!r} depends on {name!r}, which must stand before it")
+        return self.places[name]
 
-    def _when(self, position: int) -> frozenset[int]:
-        gene, parent = self.genes[position], self.parents[position]
-        if gene.when is None or parent is None:
+    def _when(self, gene: Gene) -> frozenset[int]:
+        if gene.when is None:
             return frozenset()
-        other = self.genes[parent]
-        if other.cardinality > WIDE_GENE:
+        parent = self.genes[self.places[gene.when.gene]]
+        if parent.cardinality > WIDE_GENE:
             raise InputError(
-                f"gene {gene.name!r} depends on {other.name!r}, which has {other.cardinality} "
+                f"gene {gene.name!r} depends on {parent.name!r}, which has {parent.cardinality} "
                 f"alleles; at most {WIDE_GENE} can be depended on"
             )
+        if not gene.when.values:
+            raise InputError(f"gene {gene.name!r} depends on no allele of {parent.name!r}")
         for value in gene.when.values:
-            if not other.contains(value):
+            if not parent.contains(value):
                 raise InputError(
-                    f"gene {gene.name!r} depends on {other.name!r} = {value!r}, "
+                    f"gene {gene.name!r} depends on {parent.name!r} = {value!r}, "
                     "which is no allele of it"
                 )
-        if not gene.when.values:
-            raise InputError(f"gene {gene.name!r} depends on no allele of {other.name!r}")
-        return frozenset(other.index(value) for value in gene.when.values)
+        return frozenset(parent.index(value) for value in gene.when.values)
 
-    def _check_constraints(self) -> None:
-        for constraint in self.constraints:
-            for name in constraint.genes:
-                if name not in self.places:
-                    raise InputError(
-                        f"constraint {constraint.text!r} names the unknown gene "
-                        f"{name!r}{nearest(name, self.places)}"
-                    )
+    def _check(self, constraint: Constraint) -> None:
+        for name in constraint.genes:
+            if name not in self.places:
+                raise InputError(
+                    f"constraint {constraint.text!r} names the unknown gene "
+                    f"{name!r}{nearest(name, self.places)}"
+                )
 
-    def assign(self, alleles: Mapping[str, Allele]) -> list[Any] | str:
-        """Return the assignment with inactive genes off, or one line why there is none."""
-        values: list[Any] = [OFF] * len(self.genes)
-        places = [-1] * len(self.genes)
-        for position, gene in enumerate(self.genes):
-            parent = self.parents[position]
-            if parent is not None and places[parent] not in self.whens[position]:
-                continue
-            if gene.name not in alleles:
-                return f"gene {gene.name!r} is missing"
-            place = gene.index(alleles[gene.name])
-            if place < 0:
-                return f"gene {gene.name!r} has no allele {alleles[gene.name]!r}"
-            places[position], values[position] = place, gene.at(place)
-        if any(name not in self.places for name in alleles):
-            name = next(name for name in alleles if name not in self.places)
-            return f"route {self.route!r} has no gene {name!r}{nearest(name, self.places)}"
-        return values
+    @cached_property
+    def domains(self) -> tuple[Domain, ...]:
+        """Every gene's domain."""
+        return tuple(Domain(gene) for gene in self.genes)
 
-    def broken(self, values: Sequence[Any]) -> str | None:
-        """Say which constraint an assignment breaks, or return None."""
-        fault: InputError | None = None
-        for rule in self.rules:
-            try:
-                if not rule.holds(values):
-                    return f"constraint {rule.text!r} does not hold"
-            except InputError as error:
-                fault = fault or error
-        if fault is not None:
-            raise fault
-        return None
+    @cached_property
+    def by_name(self) -> tuple[int, ...]:
+        """Positions in the order of their genes' names: that of a canonical text."""
+        return tuple(sorted(range(len(self.genes)), key=lambda p: self.genes[p].name))
+
+    @cached_property
+    def children(self) -> tuple[tuple[int, ...], ...]:
+        """Per position, the genes whose condition names it."""
+        found: list[list[int]] = [[] for _ in self.genes]
+        for position, parent in enumerate(self.parents):
+            if parent is not None:
+                found[parent].append(position)
+        return tuple(tuple(positions) for positions in found)
+
+    @cached_property
+    def rules_on(self) -> tuple[tuple[Rule, ...], ...]:
+        """Per position, the rules that name the gene."""
+        return tuple(
+            tuple(rule for rule in self.rules if p in rule.positions)
+            for p in range(len(self.genes))
+        )
 
     @cached_property
     def links(self) -> tuple[Link, ...]:
         """Every gene as the decision graph sees it."""
-        children: list[list[int]] = [[] for _ in self.genes]
-        for position, parent in enumerate(self.parents):
-            if parent is not None:
-                children[parent].append(position)
-        return tuple(self._link(p, tuple(children[p])) for p in range(len(self.genes)))
+        return tuple(self._link(p) for p in range(len(self.genes)))
 
-    def _link(self, position: int, children: tuple[int, ...]) -> Link:
-        gene = self.genes[position]
+    def _link(self, position: int) -> Link:
+        domain, children = self.domains[position], self.children[position]
         classes: tuple[int, ...] = ()
         if children:
             patterns: dict[tuple[bool, ...], int] = {}
-            rows = [tuple(i in self.whens[c] for c in children) for i in range(gene.cardinality)]
+            rows = [tuple(i in self.whens[c] for c in children) for i in range(domain.cardinality)]
             rows.append((False,) * len(children))
             classes = tuple(patterns.setdefault(row, len(patterns)) for row in rows)
         return Link(
-            cardinality=gene.cardinality,
-            at=gene.at,
+            cardinality=domain.cardinality,
+            at=domain.at,
             parent=self.parents[position],
             when=self.whens[position],
             children=children,
@@ -144,60 +130,41 @@ class Layout:
     @cached_property
     def components(self) -> tuple[Component, ...]:
         """Genes linked by constraints and conditions, independent of the other components."""
-        root = list(range(len(self.genes)))
-
-        def find(p: int) -> int:
-            while root[p] != p:
-                p = root[p]
-            return p
-
         pairs = [(p, parent) for p, parent in enumerate(self.parents) if parent is not None]
-        pairs += [pair for rule in self.rules for pair in itertools.pairwise(rule.positions)]
-        for left, right in pairs:
-            low, high = sorted((find(left), find(right)))
-            root[high] = low
-        groups: dict[int, list[int]] = {}
-        for p in range(len(self.genes)):
-            groups.setdefault(find(p), []).append(p)
+        for rule in self.rules:
+            pairs += itertools.pairwise(rule.positions)
+        groups = _grouped(len(self.genes), pairs)
         return tuple(
-            Component(group, [r for r in self.rules if find(r.positions[0]) == low], self.links)
-            for low, group in groups.items()
+            Component(group, [r for r in self.rules if r.positions[0] in group], self.links)
+            for group in groups
         )
 
     @cached_property
-    def _exact_total(self) -> int | None:
-        if any(component.unbuilt for component in self.components):
-            return None
-        return math.prod(component.total for component in self.components)
+    def component_of(self) -> tuple[int, ...]:
+        """Per position, the index of its component."""
+        found = [0] * len(self.genes)
+        for index, component in enumerate(self.components):
+            for position in component.positions:
+                found[position] = index
+        return tuple(found)
 
-    def sample(self, rng: np.random.Generator) -> list[Any]:
-        """Draw an assignment evenly over the legal ones."""
-        values: list[Any] = [OFF] * len(self.genes)
-        places = [-1] * len(self.genes)
-        total = self._exact_total
-        if total is not None and total > 0:
-            rank = draw_below(total, rng)
-            for component in self.components:
-                rank, own = divmod(rank, component.total)
-                component.write(own, places, values)
-            return values
-        for component in self.components:
-            if not component.sample(rng, places, values):
-                raise NothingValidError(f"route {self.route!r} has no legal genome")
-        return values
 
-    def enumerate(self) -> Iterator[list[Any]]:
-        """Yield every legal assignment (one list, overwritten each time)."""
-        values: list[Any] = [OFF] * len(self.genes)
-        places = [-1] * len(self.genes)
-        yield from self._rest(0, places, values)
+def _grouped(count: int, pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """Return the connected groups of ``count`` positions, each ascending."""
+    root = list(range(count))
 
-    def _rest(self, first: int, places: list[int], values: list[Any]) -> Iterator[list[Any]]:
-        if first == len(self.components):
-            yield values
-            return
-        for _ in self.components[first].legal_ranks(places, values):
-            yield from self._rest(first + 1, places, values)
+    def find(p: int) -> int:
+        while root[p] != p:
+            p = root[p]
+        return p
+
+    for left, right in pairs:
+        low, high = sorted((find(left), find(right)))
+        root[high] = low
+    groups: dict[int, list[int]] = {}
+    for p in range(count):
+        groups.setdefault(find(p), []).append(p)
+    return list(groups.values())
 
 
 def _places(route: str, genes: Sequence[Gene]) -> dict[str, int]:

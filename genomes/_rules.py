@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
 from kernelarc.genomes._alleles import Allele
-from kernelarc.genomes._constraints import Constraint, constraint_fault
+from kernelarc.genomes._constraints import Constraint, Positional, constraint_fault
+from kernelarc.genomes._errors import InputError
 
 
 class _Off:
@@ -56,7 +57,28 @@ class Rule:
             raise constraint_fault(self.text, self._genes, self._get(values), error) from error
 
     def _holds_if_active(self, values: Sequence[Any]) -> bool:
-        return OFF in self._get(values) or self._holds(values)
+        return any(value is OFF for value in self._get(values)) or self._holds(values)
+
+
+def broken_rule(rules: Iterable[Rule], values: Sequence[Any]) -> Rule | None:
+    """Return a rule that an assignment breaks, or None.
+
+    A rule that cannot be evaluated is an error only where no other rule says no, so the order
+    of constraints never decides whether ``a % b`` beside ``b != 0`` is one.
+
+    Raises:
+        InputError: A rule cannot be evaluated and no other is broken.
+    """
+    fault: InputError | None = None
+    for rule in rules:
+        try:
+            if not rule.holds(values):
+                return rule
+        except InputError as error:
+            fault = fault or error
+    if fault is not None:
+        raise fault
+    return None
 
 
 def _getter(positions: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
@@ -70,9 +92,8 @@ def _getter(positions: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any, 
 
 def _positional(constraint: Constraint) -> Callable[..., Any]:
     """Return a function with one positional argument per gene."""
-    function: Callable[..., Any] | None = getattr(constraint, "function", None)
-    if function is not None:
-        return function
+    if isinstance(constraint, Positional):
+        return constraint.function
     genes = constraint.genes
 
     def asked(*values: Allele) -> bool:

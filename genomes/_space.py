@@ -12,14 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelarc.genomes._alleles import Allele, same_allele
+from kernelarc.genomes._assignment import Assignment, Assignments
 from kernelarc.genomes._constraints import Constraint
 from kernelarc.genomes._errors import IllegalGenomeError, InputError, nearest
 from kernelarc.genomes._gene import Gene
 from kernelarc.genomes._genes import Choice, IntegerRange, PowerOfTwo
 from kernelarc.genomes._genome import Genome
 from kernelarc.genomes._layout import Layout
+from kernelarc.genomes._neighbours import steps
 from kernelarc.genomes._records import GeneChange
-from kernelarc.genomes._rules import OFF
+from kernelarc.genomes._repair import repaired
 from kernelarc.genomes._strategies import Strategy
 
 
@@ -61,6 +63,10 @@ class Space:
         self.constraints = tuple(constraints)
         self.names = tuple(gene.name for gene in self.genes)
         self._layout = Layout(route, self.genes, self.constraints)
+        self._all = Assignments(self._layout)
+
+    def __reduce__(self) -> tuple[type[Space], tuple[Any, ...]]:
+        return Space, (self.route, self.genes, self.constraints)
 
     def __repr__(self) -> str:
         return (
@@ -87,9 +93,13 @@ class Space:
     # Legality
 
     def violation(self, alleles: Mapping[str, Allele]) -> str | None:
-        """Say in one line why alleles are illegal, or return None. Inactive genes are ignored."""
-        found = self._layout.assign(alleles)
-        return found if isinstance(found, str) else self._layout.broken(found)
+        """Say in one line why alleles are illegal, or return None. Inactive genes are ignored.
+
+        Raises:
+            InputError: A constraint cannot be evaluated on alleles that all others allow.
+        """
+        found = self._all.read(alleles)
+        return found if isinstance(found, str) else self._why(found)
 
     def genome(self, alleles: Mapping[str, Allele]) -> Genome:
         """Make a genome; alleles of inactive genes are dropped.
@@ -97,29 +107,38 @@ class Space:
         Raises:
             IllegalGenomeError: The alleles are illegal; the message says why.
         """
-        found = self._layout.assign(alleles)
-        why = found if isinstance(found, str) else self._layout.broken(found)
+        found = self._all.read(alleles)
+        if isinstance(found, str):
+            raise IllegalGenomeError(found)
+        why = self._why(found)
         if why is not None:
             raise IllegalGenomeError(why)
-        return self._genome(found)
+        return self._all.genome(found)
 
     def contains(self, genome: Genome) -> bool:
         """Tell whether a genome is a legal one of this route, without switched-off genes."""
-        if genome.route != self.route or self.violation(genome) is not None:
+        if genome.route != self.route:
             return False
-        found = self._layout.assign(genome)
-        return sum(value is not OFF for value in found) == len(genome)
+        found = self._all.read(genome)
+        if isinstance(found, str) or self._all.broken(found) is not None:
+            return False
+        return self._all.genome(found) == genome
 
-    def _genome(self, values: Sequence[Any]) -> Genome:
-        return Genome(
-            self.route,
-            {n: v for n, v in zip(self.names, values, strict=True) if v is not OFF},
-        )
+    def _why(self, found: Assignment) -> str | None:
+        rule = self._all.broken(found)
+        if rule is None:
+            return None
+        shown = ", ".join(f"{self.names[p]}={found.values[p]!r}" for p in rule.positions)
+        return f"constraint {rule.text!r} does not hold at {shown}"
 
     # Counting and drawing
 
     def size(self) -> SpaceSize:
-        """Count the legal genomes, or bound their number from above."""
+        """Count the legal genomes, or bound their number from above.
+
+        Raises:
+            InputError: A constraint cannot be evaluated on alleles that all others allow.
+        """
         components = self._layout.components
         return SpaceSize(
             raw=math.prod(gene.cardinality for gene in self.genes),
@@ -127,39 +146,55 @@ class Space:
             exact=not any(component.unbuilt for component in components),
         )
 
+    @property
+    def even(self) -> bool:
+        """Whether ``sample`` is even. False only where next to no draw satisfies the constraints.
+
+        That takes constraints too wide for the decision graph that exclude all but one in some
+        hundred genomes that the others allow; ``sample`` then searches, and prefers some genomes.
+        """
+        return not any(component.hopeless for component in self._layout.components)
+
     def sample(self, rng: np.random.Generator) -> Genome:
-        """Draw one genome evenly over the legal ones.
+        """Draw one genome, evenly over the legal ones (see ``even``).
 
         Raises:
-            NothingValidError: There is none; the message says why.
+            NothingValidError: There is none; the message names the constraints to blame.
+            InputError: A constraint cannot be evaluated on alleles that all others allow.
         """
-        return self._genome(self._layout.sample(rng))
+        return self._all.genome(self._all.sample(rng))
 
     def enumerate(self) -> Iterator[Genome]:
         """Yield every legal genome once, in a fixed order, holding none of them."""
-        for values in self._layout.enumerate():
-            yield self._genome(values)
+        for found in self._all.each():
+            yield self._all.genome(found)
 
     # Steps
 
     def neighbours(self, genome: Genome) -> list[Genome]:
-        """Return all legal one-gene steps."""
-        alleles = genome.alleles()
-        found = []
-        for name, value in alleles.items():
-            for other in self.gene(name).neighbours(value):
-                changed = {**alleles, name: other}
-                if self.violation(changed) is None:
-                    found.append(self.genome(changed))
-        return found
+        """Return all legal one-gene steps, in the order of genes.
+
+        Along an ordered gene a step goes to the nearest legal allele each way, else to every
+        other legal allele (of a permutation: exchanges of neighbours). Genes that a step switches
+        off are dropped; those it switches on take the first alleles that are legal.
+
+        Raises:
+            IllegalGenomeError: The genome itself is none of this space.
+        """
+        found = self._all.read(genome)
+        if isinstance(found, str):
+            raise IllegalGenomeError(found)
+        return [self._all.genome(step) for step in steps(self._layout, found)]
 
     def repair(self, alleles: Mapping[str, Allele], rng: np.random.Generator) -> Genome | None:
-        """Return the nearest legal genome found, or None."""
-        wanted = {n: alleles.get(n) for n in self.names}
-        if self.violation({n: v for n, v in wanted.items() if v is not None}) is None:
-            return self.genome({n: v for n, v in wanted.items() if v is not None})
-        draws = [self.sample(rng) for _ in range(30)]
-        return max(draws, key=lambda g: sum(wanted[n] == v for n, v in g.items()))
+        """Return the legal genome that differs in the fewest genes, or None.
+
+        Missing genes and alleles outside their domains are allowed; unknown genes are ignored.
+        Equally near ones are drawn by ``rng``. None means that a bounded search found nothing,
+        which where ``size().exact`` happens only to alleles far from anything legal.
+        """
+        found = repaired(self._layout, alleles, rng)
+        return None if found is None else self._all.genome(found)
 
     def pin(self, pins: Mapping[str, Allele]) -> Space:
         """Return the part of this space in which genes are held at one allele each.
@@ -202,13 +237,7 @@ class Space:
 
     def encode(self, genome: Genome) -> NDArray[np.float64]:
         """Encode for a model: shape (width,), genes in order, inactive ones -1."""
-        numbers: list[float] = []
-        for gene in self.genes:
-            if gene.name in genome:
-                numbers += gene.encode(genome[gene.name])
-            else:
-                numbers += [-1.0] * gene.width
-        return np.array(numbers, dtype=np.float64)
+        return np.array(self._all.encoding(genome), dtype=np.float64)
 
 
 def _pinned(gene: Gene, value: Allele) -> Gene:

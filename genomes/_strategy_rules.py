@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kernelarc.genomes._space import Space
 
 CROWDING = 0.15
-HINT = 0.4
+HINT = 0.1
 LISTED_LIMIT = 4096
 
 _TENSOR, _MEMORY, _FUSION = Strategy.TENSOR_CORE, Strategy.MEMORY, Strategy.FUSION
@@ -93,7 +93,9 @@ def _deal(genes: tuple[Gene, ...], chosen: dict[str, Strategy]) -> None:
     waiting.sort(key=lambda gene: (gene.cardinality == 1, -max(scores[gene.name].values())))
     for gene in waiting:
         fits = scores[gene.name]
-        open_ones = [s for s in fits if owned[s] < most] or list(fits)
+        # A gene with one allele gives an island nothing to do, so it must not wake one.
+        open_ones = [s for s in fits if (owned[s] < most if gene.cardinality > 1 else owned[s])]
+        open_ones = open_ones or list(fits)
         chosen[gene.name] = max(open_ones, key=lambda s: fits[s] - CROWDING * owned[s])
         owned[chosen[gene.name]] += gene.cardinality > 1
 

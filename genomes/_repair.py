@@ -1,0 +1,144 @@
+"""Repair: the legal genome that differs from given alleles in the fewest genes."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from kernelarc.genomes._alleles import Allele
+from kernelarc.genomes._assignment import Assignment
+from kernelarc.genomes._component import Component
+from kernelarc.genomes._gene import Gene
+from kernelarc.genomes._graph import Node
+from kernelarc.genomes._layout import Layout
+from kernelarc.genomes._rules import OFF, broken_rule
+
+EXPANSIONS = 5000
+JITTERED = 64
+
+_Path: TypeAlias = "tuple[int, _Path | None]"
+
+
+def repaired(
+    layout: Layout, alleles: Mapping[str, Allele], rng: np.random.Generator
+) -> Assignment | None:
+    """Return the nearest legal assignment that a bounded search finds, or None.
+
+    Nearest is the fewest genes changed, then the fewest steps along ordered genes; ties are
+    broken by ``rng``. An allele that is not in its gene's domain pulls towards the nearest
+    number, a missing one towards nothing.
+    """
+    found = Assignment(len(layout.genes))
+    wanted = [_wanted(gene, alleles.get(gene.name)) for gene in layout.genes]
+    for component in layout.components:
+        if not _kept(layout, component, wanted, found) and not _Nearest(
+            layout, component, wanted, rng
+        ).write(found):
+            return None
+    return found
+
+
+def _wanted(gene: Gene, value: Allele | None) -> int:
+    """Return the index of the wanted allele, of the nearest number to it, or -1."""
+    place = gene.index(value)
+    if place >= 0 or value is None or not gene.ordered or gene.cardinality > JITTERED:
+        return place
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return -1
+    numbers = [v for v in gene.values() if isinstance(v, int | float)]
+    if len(numbers) != gene.cardinality:
+        return -1
+    return min(range(len(numbers)), key=lambda i: abs(numbers[i] - value))
+
+
+def _kept(layout: Layout, component: Component, wanted: list[int], found: Assignment) -> bool:
+    """Write the wanted alleles of a component; tell whether they are legal as they are."""
+    for position in component.positions:
+        parent, place = layout.parents[position], wanted[position]
+        if parent is not None and found.places[parent] not in layout.whens[position]:
+            place = -1
+        elif place < 0:
+            return False
+        found.places[position] = place
+        found.values[position] = layout.domains[position].at(place) if place >= 0 else OFF
+    return broken_rule(component.rules, found.values) is None
+
+
+class _Nearest:
+    """Best-first search along the decision graph; a changed gene costs 1 and a little more."""
+
+    def __init__(
+        self, layout: Layout, component: Component, wanted: list[int], rng: np.random.Generator
+    ) -> None:
+        self.layout, self.component, self.wanted, self.rng = layout, component, wanted, rng
+        self.order = component.graph.order
+        # All the little together never weighs as much as one more changed gene.
+        self.little = 0.5 / len(self.order)
+        self.jitter = rng.random((len(self.order), JITTERED)).tolist()
+        self.queue: list[tuple[float, int, int, Node, _Path | None]] = []
+        self.pushed = 0
+        self.closed: set[int] = set()
+
+    def write(self, found: Assignment) -> bool:
+        """Search and write what was found; False when there is nothing, or not soon enough."""
+        root = self.component.graph.root
+        if not root.total:
+            return False
+        self._push(0.0, 0, root, None)
+        merging = not self.component.unbuilt
+        for _ in range(EXPANSIONS):
+            if not self.queue:
+                return False
+            cost, _, depth, node, path = heapq.heappop(self.queue)
+            depth = -depth
+            if depth == len(self.order):
+                if self._accept(path, found):
+                    return True
+                continue
+            # Without unbuilt rules, what follows a node depends on the node alone.
+            if merging and id(node) in self.closed:
+                continue
+            self.closed.add(id(node))
+            self._expand(cost, depth, node, path)
+        return False
+
+    def _expand(self, cost: float, depth: int, node: Node, path: _Path | None) -> None:
+        position = self.order[depth]
+        if node.spread > 1:
+            place = self.wanted[position]
+            place = place if place >= 0 else int(self.rng.integers(min(node.spread, 1 << 62)))
+            self._push(cost, depth + 1, node.children[0], (place, path))
+            return
+        for place, child in zip(node.places, node.children, strict=True):
+            self._push(cost + self._price(depth, position, place), depth + 1, child, (place, path))
+
+    def _price(self, depth: int, position: int, place: int) -> float:
+        wanted = self.wanted[position]
+        if place in (-1, wanted):
+            return 0.0
+        jitter = self.jitter[depth][place % JITTERED]
+        if wanted < 0:
+            return self.little * jitter
+        if not self.layout.genes[position].ordered:
+            return 1.0 + self.little * jitter
+        far = abs(place - wanted) / self.layout.domains[position].cardinality
+        return 1.0 + self.little * (0.8 * far + 0.2 * jitter)
+
+    def _push(self, cost: float, depth: int, node: Node, path: _Path | None) -> None:
+        self.pushed += 1
+        # Of equal costs the deepest first, then the newest: straight down where nothing is wrong.
+        heapq.heappush(self.queue, (cost, -self.pushed, -depth, node, path))
+
+    def _accept(self, path: _Path | None, found: Assignment) -> bool:
+        places: list[int] = []
+        while path is not None:
+            place, path = path
+            places.append(place)
+        values: list[Any] = found.values
+        for position, place in zip(self.order, reversed(places), strict=True):
+            found.places[position] = place
+            values[position] = self.layout.domains[position].at(place) if place >= 0 else OFF
+        return broken_rule(self.component.unbuilt, values) is None
