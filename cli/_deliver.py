@@ -8,17 +8,17 @@ from kernelarc.cli._report import result_text
 from kernelarc.cli._text import print_json
 from kernelarc.engine import CampaignResult
 
+RESUMABLE = 3
+
 
 def deliver(result: CampaignResult, *, as_json: bool) -> int:
     """Print a result and return the exit code. What was stopped says how it goes on."""
-    shown = result.to_json()
     if as_json:
-        print_json(shown)
+        print_json(result.to_json())
     else:
-        click.echo(result_text(shown))
-    if shown["status"] != "finished":
-        again = f"kernelarc resume {shown['store']} {shown['campaign_id']}"
-        click.echo(
-            f"kernelarc: {shown['status']} ({shown['reason']}); go on with: {again}", err=True
-        )
+        click.echo(result_text(result))
+    if result.exit_code == RESUMABLE:
+        why = "interrupted" if result.reason == "signal" else f"stopped: {result.reason}"
+        again = f"kernelarc resume {result.store} {result.campaign_id}"
+        click.echo(f"kernelarc: {why}; go on with: {again}", err=True)
     return result.exit_code

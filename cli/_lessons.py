@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernelarc.cli._text import allele, count, genome, table
+from kernelarc.cli._text import allele, count, genome, interval, table
 from kernelarc.genomes import Conclusion, ConclusionKind, Estimate, GeneChange
 
 
@@ -161,7 +161,7 @@ def _wins_text(wins: Sequence[Lesson]) -> str:
     rows = [
         (
             _changes_text(lesson.first.changes) or "(whole genome)",
-            _interval(lesson.best),
+            interval(lesson.best),
             str(len(lesson.claims)),
             ", ".join(lesson.islands),
             lesson.first.predicate or "this workload",
@@ -171,14 +171,6 @@ def _wins_text(wins: Sequence[Lesson]) -> str:
     heading = f"{count(len(wins), 'win')}: this change made its parent faster"
     columns = ("gene change", "gain over parent (95 % interval)", "times", "found by", "holds for")
     return f"{heading}\n{table(columns, rows)}"
-
-
-def _interval(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return "-"
-    if estimate.low == estimate.high:
-        return f"{estimate.value:.3f} x (exact)"
-    return f"{estimate.value:.3f} x ({estimate.low:.3f} to {estimate.high:.3f})"
 
 
 def _traps_text(traps: Sequence[Lesson]) -> str:

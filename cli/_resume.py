@@ -22,6 +22,7 @@ from kernelarc.engine import resume
 def command(
     store: str,
     campaign: int | None,
+    *,
     budget: int | None,
     seconds: float | None,
     log: str | None,

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from kernelarc.genomes import Estimate
+
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object on one line."""
@@ -23,12 +25,13 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.{digits}g}"
 
 
-def ratio(estimate: Mapping[str, float] | None) -> str:
+def interval(estimate: Estimate | None) -> str:
     """Return a speed-up with its interval: ``1.32 x (1.30 to 1.34)``."""
     if estimate is None:
         return "-"
-    value, low, high = (estimate[key] for key in ("estimate", "low", "high"))
-    return f"{value:.3g} x ({low:.3g} to {high:.3g})"
+    if estimate.low == estimate.high:
+        return f"{estimate.value:.3f} x (exact)"
+    return f"{estimate.value:.3f} x ({estimate.low:.3f} to {estimate.high:.3f})"
 
 
 def duration(seconds: float) -> str:

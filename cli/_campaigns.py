@@ -1,0 +1,65 @@
+"""``kernelarc campaigns``: what a store holds."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from kernelarc.cli._arguments import AS_JSON, STORE
+from kernelarc.cli._stores import reading
+from kernelarc.cli._text import print_json, table
+from kernelarc.storage import CampaignRow, StoreReader
+
+_STATES = frozenset({"finished", "interrupted", "stopped"})
+
+
+@click.command("campaigns")
+@STORE
+@AS_JSON
+def command(store: str, as_json: bool) -> None:
+    """List the campaigns of a store.
+
+    Of a campaign that was killed the state is 'open': 'kernelarc resume' goes on with it.
+    """
+    with reading(store) as reader:
+        found = [_json(reader, row) for row in reader.campaigns()]
+    if as_json:
+        print_json({"schema": 1, "store": store, "campaigns": found})
+        return
+    rows = [
+        (
+            str(one["id"]),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(one["created_unix_s"])),
+            one["target"],
+            one["device"],
+            "; ".join(one["workloads"]),
+            one["state"],
+            str(one["unique"]),
+        )
+        for one in found
+    ]
+    headings = ("no.", "begun", "target", "device", "workloads", "state", "evaluated")
+    click.echo(table(headings, rows))
+
+
+def state_of(reader: StoreReader, campaign: int) -> str:
+    """Return how a campaign's newest process ended, or ``open`` when it runs or was killed."""
+    kinds = [event.kind for event in reader.events(campaign)]
+    newest = next((k for k in reversed(kinds) if k in {*_STATES, "started", "resumed"}), "open")
+    return newest if newest in _STATES else "open"
+
+
+def _json(reader: StoreReader, row: CampaignRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "created_unix_s": row.created_unix_s,
+        "target": row.spec.target,
+        "device": row.spec.device,
+        "seed": row.spec.seed,
+        "operator": row.spec.problem.operator.name,
+        "workloads": [workload.label for workload in row.spec.problem.workloads],
+        "state": state_of(reader, row.id),
+        "unique": reader.counts(row.id).unique,
+    }

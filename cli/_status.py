@@ -1,0 +1,86 @@
+"""``kernelarc status``: how far a store's campaigns are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from kernelarc.cli._arguments import AS_JSON, STORE
+from kernelarc.cli._stores import reading
+from kernelarc.cli._text import count, duration, number, print_json, table
+from kernelarc.engine import status
+
+
+@click.command("status")
+@STORE
+@AS_JSON
+def command(store: str, as_json: bool) -> None:
+    """Say how far the campaigns of a store are, and what each island did.
+
+    Reads only, so it works beside a running campaign. Shows each island's share of the proposals
+    and of the KEEPs (new bests), why the others sleep, and how candidates failed.
+    """
+    with reading(store) as reader:
+        found = status(reader, store=store)
+    if as_json:
+        print_json(found)
+        return
+    sections = [_section(campaign) for campaign in found["campaigns"]]
+    size = f"{store}: {count(len(sections), 'campaign')}, {found['size_bytes'] / 1e6:.1f} MB"
+    click.echo("\n\n".join([size, *sections]))
+
+
+def _section(campaign: Mapping[str, Any]) -> str:
+    counts = campaign["evaluations"]
+    of = "" if campaign["budget"] is None else f" of {campaign['budget']}"
+    state = campaign["status"] + (f" ({campaign['reason']})" if campaign["reason"] else "")
+    where = f"{campaign['target']} on {campaign['device']}"
+    lines = [
+        f"campaign {campaign['campaign_id']}: {where}: {state}",
+        f"  {counts['unique']}{of} evaluated ({counts['measured']} measured, "
+        f"{counts['failed']} failed) in {duration(campaign['seconds'])}; {counts['asked']} "
+        f"proposed, {counts['rejected']} illegal, {counts['duplicate']} known already; "
+        f"{counts['confirmations']} confirmations, {counts['audits']} audits",
+        *(f"  best {_best(best)}" for best in campaign["bests"]),
+        f"  conclusions: {_numbers(campaign['conclusions'])}",
+    ]
+    if campaign["failures"]:
+        lines.append(f"  failures: {_numbers(campaign['failures'])}")
+    lines += [f"  Note: {remark}." for remark in campaign.get("remarks", ())]
+    return "\n".join([*lines, "", _islands(campaign["islands"])])
+
+
+def _best(best: Mapping[str, Any]) -> str:
+    is_time = best["latency_us"] is not None
+    value = f"{number(best['latency_us'])} us" if is_time else number(best["objective"])
+    over = best["speedup"]
+    gain = f", {over['estimate']:.3f} x the baseline" if over is not None else ""
+    audited = "audited" if best["audited"] else "not audited"
+    return f"{best['workload']}: {value}{gain}, {audited}, genome {best['fingerprint'][:12]}"
+
+
+def _numbers(numbers: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {n}" for name, n in numbers.items())
+
+
+def _islands(islands: Mapping[str, Mapping[str, Any]]) -> str:
+    awake = [
+        (
+            name,
+            str(part["proposals"]),
+            f"{part['proposal_share']:.0%}",
+            str(part["keeps"]),
+            f"{part['keep_share']:.0%}",
+        )
+        for name, part in islands.items()
+        if part["asleep"] is None
+    ]
+    headings = ("island", "proposals", "share", "KEEPs", "share of KEEPs")
+    asleep = [
+        f"asleep: {name}: {part['asleep']}"
+        for name, part in islands.items()
+        if part["asleep"] is not None
+    ]
+    return "\n".join([table(headings, awake), *asleep] if awake else asleep)
