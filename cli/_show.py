@@ -75,7 +75,7 @@ def gather(reader: StoreReader, fingerprint: str) -> Evidence:
         contests=contests,
         conclusions=[c for _, c in reader.conclusions() if c.genome == candidate.genome],
         labels=labels,
-        source=source_of(row.spec.problem, candidate.workload, candidate.genome),
+        source=source_of(row.spec.problem, candidate.genome),
     )
 
 
