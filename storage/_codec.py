@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from sys import intern
+from types import MappingProxyType
 from typing import Any
 
 from kernelarc.genomes import (
@@ -21,7 +22,7 @@ from kernelarc.genomes import (
     Verdict,
 )
 from kernelarc.storage._contract import ContestRecord, Event, Round
-from kernelarc.storage._texts import alleles_or_none, dump, estimate_from, estimate_text, load
+from kernelarc.storage._texts import alleles_from, dump, estimate_from, estimate_text, load
 
 Values = dict[str, Any]
 """One row to insert, by column name."""
@@ -48,8 +49,38 @@ class StoredGenome(Genome):
     def __getattr__(self, name: str) -> dict[str, Allele]:
         if name != "_alleles":
             raise AttributeError(name)
-        self._alleles = alleles_or_none(self.canonical)
+        self._alleles = alleles_from(self.canonical)
         return self._alleles
+
+
+class StoredProperties(Mapping[str, Allele]):
+    """An evaluation's properties from the store: parsed when they are first looked at."""
+
+    __slots__ = ("_parsed", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._parsed: dict[str, Allele] | None = None
+
+    def _read(self) -> dict[str, Allele]:
+        if self._parsed is None:
+            self._parsed = alleles_from(self._text)
+        return self._parsed
+
+    def __getitem__(self, name: str) -> Allele:
+        return self._read()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def __repr__(self) -> str:
+        return repr(self._read())
+
+
+_NONE: Mapping[str, Allele] = MappingProxyType({})
 
 
 def genome_row(genome: Genome, key: int) -> Values:
@@ -210,8 +241,20 @@ class Decoder:
     @staticmethod
     def judged(candidate: Candidate, row: Sequence[Any]) -> Judged:
         """Decode the columns of ``_queries.EVALUATION`` after id and position."""
-        (status, verdict, cost_s, objective, unit, censored, cache, launches) = row[:8]
-        (samples, failure, message, properties) = row[8:]
+        (
+            status,
+            verdict,
+            cost_s,
+            objective,
+            unit,
+            censored,
+            cache,
+            launches,
+            samples,
+            failure,
+            message,
+            properties,
+        ) = row
         measurement = None
         if samples is not None:
             measurement = Measurement(
@@ -229,6 +272,6 @@ class Decoder:
             failure=failure if failure is None else intern(failure),
             message=message or "",
             cost_s=cost_s,
-            properties=alleles_or_none(properties),
+            properties=StoredProperties(properties) if properties else _NONE,
         )
         return Judged(evaluation=evaluation, verdict=_VERDICT[verdict])

@@ -19,6 +19,7 @@ from kernelarc.genomes import (
     Judged,
     Operator,
     Problem,
+    Verdict,
     Workload,
 )
 
@@ -110,19 +111,22 @@ class Known:
 class Best:
     """What stands as the best of one workload: a query over the log, outside every population.
 
-    It is the newest KEEP whose claim was not taken back: the newest audit or verification of
-    that genome on that workload decides, so where one was not upheld, the KEEP before it stands.
+    It is the newest KEEP whose claim was not taken back: the newest audit of that genome
+    on that workload decides, so where one was not upheld, the KEEP before it stands.
+    Where no KEEP stands, it is the genome the search started from (the first OK evaluation),
+    unless that was taken back too.
 
     Attributes:
         workload: Fingerprint.
-        speedup: Over the baseline, from the newest upheld audit or verification against one;
-            None while there is none.
+        verdict: KEEP, or the verdict of the starting genome.
+        speedup: Over the baseline, from the newest upheld audit against one; None while there is none.
         against: Name of that baseline, such as ``"baseline:numpy"``; None like ``speedup``.
-        audited: Whether the newest audit or verification upheld it.
+        audited: Whether the newest audit upheld it.
     """
 
     workload: str
     evaluation: Evaluation
+    verdict: Verdict
     speedup: Estimate | None
     against: str | None
     audited: bool
@@ -141,7 +145,8 @@ class Counts:
         asked: Sum over the rounds' counts, like ``rejected`` and ``duplicate``.
         rejected: Of the rounds, plus candidates that were handed out and then REJECTED.
         unique: Distinct (genome, workload) pairs: ``failed`` + ``measured``. INTERRUPTED and
-            REJECTED ones are not counted.
+            REJECTED ones are not counted, nor those copied from an earlier campaign (mutation
+            ``"known"``).
         failed: Pairs that never came out OK.
         measured: Pairs with at least one OK evaluation.
         confirmations: Contests with purpose ``"confirm"``.
@@ -294,6 +299,10 @@ class StoreReader(ABC):
     @abstractmethod
     def shares(self, campaign: int) -> Sequence[Share]:
         """Return each island's part, by name."""
+
+    @abstractmethod
+    def failures(self, campaign: int) -> Mapping[str, int]:
+        """Return how many evaluations failed, by failure class, the most frequent first."""
 
     @abstractmethod
     def size_bytes(self) -> int:

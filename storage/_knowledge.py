@@ -28,6 +28,16 @@ def _known(decoder: Decoder, row: Sequence[Any]) -> Known:
     return Known(genome=evaluation.candidate.genome, evaluation=evaluation, campaign=campaign)
 
 
+def _here(statement: Select[Any], environment: str, workload: str) -> Select[Any]:
+    places = select(q.environment.id).where(q.environment.fingerprint == environment)
+    jobs = select(q.workload.id).where(q.workload.fingerprint == workload)
+    return statement.where(
+        q.evaluation.environment_id.in_(places),
+        q.candidate.workload_id.in_(jobs),
+        q.evaluation.status.in_(_REPRODUCIBLE),
+    )
+
+
 def _chosen(environment: str, workload: str) -> Select[Any]:
     """Select the one candidate id that says most about each genome."""
     rank = case(
@@ -36,21 +46,11 @@ def _chosen(environment: str, workload: str) -> Select[Any]:
     order = func.row_number().over(
         partition_by=q.candidate.genome_id, order_by=(rank, q.candidate.id.desc())
     )
-    ranked = (
-        select(q.candidate.id, order.label("place"))
-        .select_from(
-            q.TABLES["candidate"]
-            .join(q.TABLES["evaluation"], q.evaluation.candidate_id == q.candidate.id)
-            .join(q.TABLES["environment"], q.evaluation.environment_id == q.environment.id)
-            .join(q.TABLES["workload"], q.candidate.workload_id == q.workload.id)
-        )
-        .where(
-            q.environment.fingerprint == environment,
-            q.workload.fingerprint == workload,
-            q.evaluation.status.in_(_REPRODUCIBLE),
-        )
-        .subquery()
+    outcomes = q.TABLES["candidate"].join(
+        q.TABLES["evaluation"], q.evaluation.candidate_id == q.candidate.id
     )
+    all_ranked = select(q.candidate.id, order.label("place")).select_from(outcomes)
+    ranked = _here(all_ranked, environment, workload).subquery()
     return select(ranked.c.id).where(ranked.c.place == 1).order_by(ranked.c.id)
 
 
@@ -59,13 +59,16 @@ def read_known(backend: Backend, environment: str, workload: str) -> Iterator[Kn
     with backend.reading() as connection:
         ids = list(connection.execute(_chosen(environment, workload)).scalars())
         decoder = Decoder(workloads(connection))
-    statement = q.told(q.candidate.campaign_id).order_by(q.candidate.id)
+    statement = _here(q.told(q.candidate.id, q.candidate.campaign_id), environment, workload)
     for start in range(0, len(ids), PAGE):
         page = ids[start : start + PAGE]
+        span = statement.where(q.candidate.id.between(page[0], page[-1]))
         with backend.reading() as connection:
-            rows = connection.execute(statement.where(q.candidate.id.in_(page))).all()
+            rows = connection.execute(span.order_by(q.candidate.id)).all()
+        wanted = set(page)
         for row in rows:
-            yield _known(decoder, row)
+            if row[0] in wanted:
+                yield _known(decoder, row[1:])
 
 
 def read_priors(

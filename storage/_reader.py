@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy import select
 
@@ -30,7 +30,7 @@ from kernelarc.storage._contract import (
 )
 from kernelarc.storage._knowledge import find_genome, read_known, read_priors
 from kernelarc.storage._log import LogStream, read_evaluations
-from kernelarc.storage._standings import read_bests, read_counts, read_shares
+from kernelarc.storage._standings import read_bests, read_counts, read_failures, read_shares
 from kernelarc.storage._texts import conclusion_from
 
 
@@ -124,6 +124,10 @@ class SqlReader(StoreReader):
     def shares(self, campaign: int) -> Sequence[Share]:
         with self._backend.reading() as connection:
             return read_shares(connection, campaign)
+
+    def failures(self, campaign: int) -> Mapping[str, int]:
+        with self._backend.reading() as connection:
+            return read_failures(connection, campaign)
 
     def size_bytes(self) -> int:
         return self._backend.size_bytes()

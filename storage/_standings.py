@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Integer, case, cast, func, select
+from typing import Any
+
+from sqlalchemy import Connection, Integer, Select, case, cast, func, select
 
 from kernelarc.genomes import Status, Verdict
 from kernelarc.storage import _queries as q
@@ -11,7 +13,8 @@ from kernelarc.storage._contract import Best, ContestRecord, Counts, Share
 from kernelarc.storage._log import workloads
 from kernelarc.storage._texts import load
 
-_JUDGING = ("audit", "verify")
+# A verification on another day is an observation: only the campaign's own audits take back.
+_JUDGING = ("audit",)
 _FAILED = tuple(
     status.value
     for status in Status
@@ -20,7 +23,7 @@ _FAILED = tuple(
 
 
 def _trials(connection: Connection, campaign: int) -> dict[tuple[str, str], list[ContestRecord]]:
-    """Return audits and verifications by (workload, subject), newest first."""
+    """Return audits by (workload, subject), newest first."""
     statement = (
         select(*q.CONTEST)
         .where(q.contest.campaign_id == campaign, q.contest.purpose.in_(_JUDGING))
@@ -40,18 +43,33 @@ def _over_baseline(trials: list[ContestRecord]) -> ContestRecord | None:
     return None
 
 
+def _claims(campaign: int) -> Select[Any]:
+    """Select the KEEPs of a campaign and each workload's first OK evaluation, newest first."""
+    first = (
+        select(func.min(q.evaluation.position))
+        .join_from(
+            q.TABLES["evaluation"],
+            q.TABLES["candidate"],
+            q.evaluation.candidate_id == q.candidate.id,
+        )
+        .where(q.evaluation.campaign_id == campaign, q.evaluation.status == Status.OK.value)
+        .group_by(q.candidate.workload_id)
+    )
+    kept = q.evaluation.verdict == Verdict.KEEP.value
+    return (
+        q.told()
+        .where(q.evaluation.campaign_id == campaign, kept | q.evaluation.position.in_(first))
+        .order_by(q.evaluation.position.desc())
+    )
+
+
 def read_bests(connection: Connection, campaign: int) -> list[Best]:
     """Return the standing best of each workload; see ``Best``."""
     known = workloads(connection)
     decoder = Decoder(known)
     trials = _trials(connection, campaign)
-    keeps = (
-        q.told()
-        .where(q.evaluation.campaign_id == campaign, q.evaluation.verdict == Verdict.KEEP.value)
-        .order_by(q.evaluation.position.desc())
-    )
     found: dict[str, Best] = {}
-    for row in connection.execute(keeps):
+    for row in connection.execute(_claims(campaign)):
         workload = known[row[2]]
         tried = trials.get((workload, row[6]), [])
         if workload in found or (tried and not tried[0].upheld):
@@ -61,6 +79,7 @@ def read_bests(connection: Connection, campaign: int) -> list[Best]:
         found[workload] = Best(
             workload=workload,
             evaluation=judged.evaluation,
+            verdict=judged.verdict,
             speedup=None if record is None else record.speedup,
             against=None if record is None else record.against,
             audited=bool(tried),
@@ -87,6 +106,7 @@ def _pairs(connection: Connection, campaign: int) -> tuple[int, int]:
         .where(
             q.evaluation.campaign_id == campaign,
             q.evaluation.status.in_((Status.OK.value, *_FAILED)),
+            q.candidate.mutation != "known",
         )
         .group_by(q.candidate.genome_id, q.candidate.workload_id)
         .subquery()
@@ -124,6 +144,18 @@ def read_counts(connection: Connection, campaign: int) -> Counts:
         confirmations=contests.get("confirm", 0),
         audits=contests.get("audit", 0),
     )
+
+
+def read_failures(connection: Connection, campaign: int) -> dict[str, int]:
+    """Return how often each failure class was met, the most frequent first."""
+    n = func.count()
+    statement = (
+        select(q.evaluation.failure, n)
+        .where(q.evaluation.campaign_id == campaign, q.evaluation.failure.is_not(None))
+        .group_by(q.evaluation.failure)
+        .order_by(n.desc(), q.evaluation.failure)
+    )
+    return {failure: count for failure, count in connection.execute(statement)}
 
 
 def read_shares(connection: Connection, campaign: int) -> list[Share]:

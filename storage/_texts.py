@@ -33,10 +33,8 @@ dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, default=_plain
 load = json.loads
 
 
-def alleles_or_none(text: str | None) -> dict[str, Allele]:
-    """Read a mapping of alleles back; None is the empty one."""
-    if text is None:
-        return {}
+def alleles_from(text: str) -> dict[str, Allele]:
+    """Read a mapping of alleles back."""
     parsed: dict[str, Any] = load(text)
     if "[" in text:  # arrays become tuples; without one there is nothing to convert
         return {name: allele_from_json(value) for name, value in parsed.items()}
