@@ -21,6 +21,7 @@ from kernelarc.genomes import Allele, Gene, InputError
 
 ROUTE = "recorded"
 _COSTS_MS = ("compile_time", "verification_time", "benchmark_time")
+_NEEDED = frozenset({"tune_params_keys", "tune_params", "objective"})
 _MILLISECOND_S = 1e-3
 
 
@@ -39,7 +40,7 @@ class CacheReader:
 
     def row(self, key: str | None, row: Any) -> None:
         """Take a row; it waits where the header has not yet said what it needs."""
-        if self._space is None and isinstance(self._header.get("tune_params"), dict):
+        if self._space is None and self._header.keys() >= _NEEDED:
             self._space = self._rows()
         if self._space is None:
             self._pending.append((key or "", row))

@@ -189,7 +189,7 @@ class OwnReader:
         """
         try:
             return self._parsed(unclosed)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             what = f"{type(error).__name__}: {error}".splitlines()[0]
             raise InputError(f"{self._path}: is a malformed recording ({what})") from error
         except InputError as error:
