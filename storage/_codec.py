@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -114,12 +115,17 @@ def candidate_row(c: Candidate) -> Values:
     }
 
 
+@functools.lru_cache(maxsize=256)
+def _layout(n: int) -> struct.Struct:
+    return struct.Struct(f"<{n}d")
+
+
 def _doubles(samples: Sequence[float]) -> bytes:
-    return struct.pack(f"<{len(samples)}d", *samples)
+    return _layout(len(samples)).pack(*samples)
 
 
 def _undoubled(blob: bytes) -> tuple[float, ...]:
-    return struct.unpack(f"<{len(blob) // 8}d", blob)
+    return _layout(len(blob) // 8).unpack(blob)
 
 
 _NO_MEASUREMENT: Values = dict.fromkeys(

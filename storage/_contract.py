@@ -119,7 +119,8 @@ class Best:
     Attributes:
         workload: Fingerprint.
         verdict: KEEP, or the verdict of the starting genome.
-        speedup: Over the baseline, from the newest upheld audit against one; None while there is none.
+        speedup: Over the baseline, from the newest upheld audit against one; None while there
+            is none.
         against: Name of that baseline, such as ``"baseline:numpy"``; None like ``speedup``.
         audited: Whether the newest audit upheld it.
     """

@@ -155,7 +155,7 @@ def read_failures(connection: Connection, campaign: int) -> dict[str, int]:
         .group_by(q.evaluation.failure)
         .order_by(n.desc(), q.evaluation.failure)
     )
-    return {failure: count for failure, count in connection.execute(statement)}
+    return {row[0]: row[1] for row in connection.execute(statement)}
 
 
 def read_shares(connection: Connection, campaign: int) -> list[Share]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
 
 from sqlalchemy import Connection, Insert, Table, bindparam, func, insert, select
 from sqlalchemy.exc import DBAPIError, StatementError
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from kernelarc.genomes import (
     Candidate,
@@ -32,6 +35,7 @@ from kernelarc.storage._texts import dump, operator_text, workload_text
 # Parents before children, so that every reference points to a row that is there.
 _ORDER = ("round", "candidate", "evaluation", "contest", "conclusion", "event")
 _INSERT: Mapping[str, Insert] = {name: insert(table) for name, table in q.TABLES.items()}
+_COMPILED: dict[tuple[str, str], tuple[str, Callable[[Values], Any] | None]] = {}
 _GENOME_IDS = select(q.genome.fingerprint, q.genome.id).where(
     q.genome.fingerprint.in_(bindparam("fingerprints", expanding=True))
 )
@@ -150,7 +154,7 @@ class SqlWriter(SqlReader, StoreWriter):
                 continue
             if "id" not in rows[0] and name != "evaluation":
                 self._number(connection, q.TABLES[name], rows)
-            connection.execute(_INSERT[name], rows)
+            _insert_many(connection, name, rows)
 
     def _number(self, connection: Connection, table: Table, rows: list[Values]) -> None:
         first = self._backend.take_keys(connection, table, len(rows))
@@ -167,7 +171,7 @@ class SqlWriter(SqlReader, StoreWriter):
         if new:
             first = self._backend.take_keys(connection, q.TABLES["genome"], len(new))
             rows = [genome_row(genome, key) for key, genome in enumerate(new, first)]
-            connection.execute(_INSERT["genome"], rows)
+            _insert_many(connection, "genome", rows)
             keys.update((row["fingerprint"], row["id"]) for row in rows)
         return keys
 
@@ -209,6 +213,23 @@ class _StoredRows(Stored):
             return None
         candidate = self._decoder.candidate(row[: q.WIDTH])
         return self._decoder.judged(candidate, row[q.WIDTH :])
+
+
+def _insert_many(connection: Connection, name: str, rows: list[Values]) -> None:
+    """Insert rows that name every column: compiled once, then prepared by the driver.
+
+    Binding row by row in Python would cost as much as SQLite itself.
+    """
+    dialect = connection.dialect
+    known = _COMPILED.get((dialect.name, name))
+    if known is None:
+        compiled = _INSERT[name].compile(dialect=dialect)
+        assert isinstance(compiled, SQLCompiler)
+        order = compiled.positiontup
+        known = str(compiled), itemgetter(*order) if order is not None else None
+        _COMPILED[dialect.name, name] = known
+    text, ordered = known
+    connection.exec_driver_sql(text, rows if ordered is None else [ordered(row) for row in rows])
 
 
 def _highest(connection: Connection, name: str, campaign: int) -> int:
