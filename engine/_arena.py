@@ -58,7 +58,10 @@ class Arena:
         self.view = LogView()
         self._own = {} if share_log else {name: OwnView(self.view) for name in self.islands}
         self.ledger = Ledger()
-        self.traps = {route: TrapEvidence() for route in self.spaces}
+        self.traps = {
+            route: TrapEvidence([gene.name for gene in space.genes if gene.cardinality > 1])
+            for route, space in self.spaces.items()
+        }
         self.attribution = AttributionQueue()
         self.tallies = {name: Tally() for name in self.islands}
         self.objectives: dict[str, float] = {}

@@ -19,7 +19,8 @@ class Genome(Mapping[str, Allele]):
 
     The mapping holds active genes only: two genomes that differ in a gene that is switched off
     are the same genome. Equality, hash and fingerprint follow the typed canonical text, so a
-    genome with ``1`` differs from one with ``1.0`` or ``True``.
+    genome with ``1`` differs from one with ``1.0`` or ``True``. Iteration goes by gene name, so
+    that whoever walks over a genome does the same whether it was made here or read from a store.
 
     Attributes:
         route: The first gene: which way of implementing the operator this is.
@@ -34,7 +35,7 @@ class Genome(Mapping[str, Allele]):
             if not isinstance(value, bool | int | str):
                 allele_text(value)
         self.route = route
-        self._alleles = dict(alleles)
+        self._alleles = dict(sorted(alleles.items()))
         self.canonical = alleles_text(self._alleles)
         self.fingerprint = fingerprint_of(route + "\0" + self.canonical)
 
@@ -48,11 +49,11 @@ class Genome(Mapping[str, Allele]):
     def assembled(cls, route: str, alleles: dict[str, Allele], canonical: str) -> Genome:
         """Make a genome whose canonical text is known already (a Space keeps the parts).
 
-        The dictionary is kept, not copied; the text must be what the constructor would make.
+        The text must be what the constructor would make.
         """
         genome = cls.__new__(cls)
         genome.route = route
-        genome._alleles = alleles
+        genome._alleles = dict(sorted(alleles.items()))
         genome.canonical = canonical
         genome.fingerprint = fingerprint_of(route + "\0" + canonical)
         return genome
