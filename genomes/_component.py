@@ -51,7 +51,8 @@ class Component:
                 pass
         kept = self._affordable(narrow)
         planned = plan(self.positions, kept, self.links)
-        graph = build(planned, self.links, max(EDGE_LIMIT, planned.edges))
+        # A state can come twice: once more with a rule that could not be evaluated.
+        graph = build(planned, self.links, 2 * planned.edges)
         return graph, tuple(rule for rule in self.rules if rule not in kept)
 
     def _is_wide(self, rule: Rule) -> bool:

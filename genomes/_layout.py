@@ -63,12 +63,13 @@ class Layout:
         if not gene.when.values:
             raise InputError(f"gene {gene.name!r} depends on no allele of {parent.name!r}")
         for value in gene.when.values:
-            if not parent.contains(value):
+            # A parent with one allele may have been pinned: what hangs on another allele sleeps.
+            if not parent.contains(value) and parent.cardinality > 1:
                 raise InputError(
                     f"gene {gene.name!r} depends on {parent.name!r} = {value!r}, "
                     "which is no allele of it"
                 )
-        return frozenset(parent.index(value) for value in gene.when.values)
+        return frozenset(parent.index(value) for value in gene.when.values) - {-1}
 
     def _check(self, constraint: Constraint) -> None:
         for name in constraint.genes:

@@ -11,6 +11,7 @@ import numpy as np
 from kernelarc.genomes._alleles import Allele
 from kernelarc.genomes._assignment import Assignment
 from kernelarc.genomes._component import Component
+from kernelarc.genomes._draw import draw_below
 from kernelarc.genomes._gene import Gene
 from kernelarc.genomes._graph import Node
 from kernelarc.genomes._layout import Layout
@@ -18,6 +19,7 @@ from kernelarc.genomes._rules import OFF, broken_rule
 
 EXPANSIONS = 5000
 JITTERED = 64
+NEAR = 8
 
 _Path: TypeAlias = "tuple[int, _Path | None]"
 
@@ -77,9 +79,10 @@ class _Nearest:
         self.order = component.graph.order
         # All the little together never weighs as much as one more changed gene.
         self.little = 0.5 / len(self.order)
-        self.jitter = rng.random((len(self.order), JITTERED)).tolist()
+        self.jitter: list[list[float]] = rng.random((len(self.order), JITTERED)).tolist()
         self.queue: list[tuple[float, int, int, Node, _Path | None]] = []
         self.pushed = 0
+        self.pressed = frozenset(p for rule in component.unbuilt for p in rule.positions)
         self.closed: set[int] = set()
 
     def write(self, found: Assignment) -> bool:
@@ -108,12 +111,25 @@ class _Nearest:
     def _expand(self, cost: float, depth: int, node: Node, path: _Path | None) -> None:
         position = self.order[depth]
         if node.spread > 1:
-            place = self.wanted[position]
-            place = place if place >= 0 else int(self.rng.integers(min(node.spread, 1 << 62)))
-            self._push(cost, depth + 1, node.children[0], (place, path))
+            for place in self._choices(position, node.spread):
+                price = self._price(depth, position, place)
+                self._push(cost + price, depth + 1, node.children[0], (place, path))
             return
         for place, child in zip(node.places, node.children, strict=True):
             self._push(cost + self._price(depth, position, place), depth + 1, child, (place, path))
+
+    def _choices(self, position: int, spread: int) -> list[int]:
+        """Return what to try at a gene that the graph leaves free: its wanted allele first.
+
+        Where an unbuilt rule names it, also some near and some drawn ones.
+        """
+        wanted = self.wanted[position]
+        drawn = [draw_below(spread, self.rng) for _ in range(1 if wanted < 0 else 0)]
+        if position in self.pressed:
+            drawn += [draw_below(spread, self.rng) for _ in range(NEAR)]
+            near = range(max(wanted - NEAR // 2, 0), min(wanted + NEAR // 2 + 1, spread))
+            drawn += near if wanted >= 0 else ()
+        return list(dict.fromkeys([*drawn, wanted] if wanted >= 0 else drawn))
 
     def _price(self, depth: int, position: int, place: int) -> float:
         wanted = self.wanted[position]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kernelarc.genomes._alleles import Allele
 from kernelarc.genomes._constraints import Constraint, Positional, constraint_fault
 from kernelarc.genomes._errors import InputError
+
+_Get: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
+_Holds: TypeAlias = Callable[[Sequence[Any]], bool]
 
 
 class _Off:
@@ -33,31 +36,40 @@ class Rule:
             InputError where the constraint cannot be evaluated.
     """
 
-    __slots__ = ("_function", "_genes", "_get", "holds", "positions", "text")
+    __slots__ = ("holds", "positions", "text")
 
     def __init__(
         self, constraint: Constraint, places: Mapping[str, int], conditional: Sequence[bool]
     ) -> None:
         self.text = constraint.text
-        self._genes = constraint.genes
         named = tuple(places[gene] for gene in constraint.genes)
         # A constraint over no gene at all is asked with the first gene, which is always active.
         self.positions = tuple(dict.fromkeys(named)) or (0,)
-        self._get = _getter(named)
-        self._function = _positional(constraint)
+        asked = _asked(constraint, _getter(named))
         can_be_off = any(conditional[p] for p in self.positions)
-        self.holds: Callable[[Sequence[Any]], bool] = (
-            self._holds_if_active if can_be_off else self._holds
-        )
+        self.holds = _asked_if_active(asked, _getter(named)) if can_be_off else asked
 
-    def _holds(self, values: Sequence[Any]) -> bool:
+
+def _asked(constraint: Constraint, get: _Get) -> _Holds:
+    function, text, genes = _positional(constraint), constraint.text, constraint.genes
+
+    def holds(values: Sequence[Any]) -> bool:
         try:
-            return bool(self._function(*self._get(values)))
+            return bool(function(*get(values)))
         except Exception as error:
-            raise constraint_fault(self.text, self._genes, self._get(values), error) from error
+            raise constraint_fault(text, genes, get(values), error) from error
 
-    def _holds_if_active(self, values: Sequence[Any]) -> bool:
-        return any(value is OFF for value in self._get(values)) or self._holds(values)
+    return holds
+
+
+def _asked_if_active(asked: _Holds, get: _Get) -> _Holds:
+    def holds(values: Sequence[Any]) -> bool:
+        for value in get(values):
+            if value is OFF:
+                return True
+        return asked(values)
+
+    return holds
 
 
 def broken_rule(rules: Iterable[Rule], values: Sequence[Any]) -> Rule | None:
@@ -81,7 +93,7 @@ def broken_rule(rules: Iterable[Rule], values: Sequence[Any]) -> Rule | None:
     return None
 
 
-def _getter(positions: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+def _getter(positions: tuple[int, ...]) -> _Get:
     if not positions:
         return lambda _: ()
     if len(positions) == 1:
