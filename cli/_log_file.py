@@ -9,8 +9,9 @@ from types import TracebackType
 from typing import Any, Self, TextIO
 
 from kernelarc.cli._text import allele, number
-from kernelarc.engine import Counts, Event, Observer
+from kernelarc.engine import Counts, Observer
 from kernelarc.genomes import Conclusion, InputError, Judged
+from kernelarc.storage import Event
 
 
 class LogFile(Observer):

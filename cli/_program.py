@@ -52,12 +52,9 @@ class Program(click.Group):
 @click.command(
     cls=Program,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 finished, 1 nothing valid was found, 2 bad usage or bad input, "
+    "3 interrupted or stopped but resumable, 4 a device or toolchain is missing.",
 )
 @click.version_option(package_name="kernelarc", prog_name="kernelarc")
 def program() -> None:
-    r"""Search for the fastest correct way to run an operator on a device.
-
-    \b
-    Exit codes: 0 finished, 1 nothing valid was found, 2 bad usage or bad input,
-    3 interrupted or stopped but resumable, 4 a device or toolchain is missing.
-    """
+    """Search for the fastest correct way to run an operator on a device."""

@@ -9,7 +9,7 @@ import click
 
 from kernelarc.cli._arguments import AS_JSON, STORE
 from kernelarc.cli._stores import reading, workload_labels
-from kernelarc.cli._text import allele, interval, number, print_json, table
+from kernelarc.cli._text import allele, count, interval, number, print_json, table
 from kernelarc.engine import rerun, source_of
 from kernelarc.genomes import Conclusion, Evaluation, Genome, Judged
 from kernelarc.storage import ContestRecord, StoreReader
@@ -105,7 +105,8 @@ def outcome(evaluation: Evaluation) -> str:
     if measured is None:
         return f"{evaluation.status.value}: {evaluation.failure}: {evaluation.message}"
     bound = " or more (stopped early)" if measured.censored else ""
-    return f"{number(measured.objective)} {measured.unit}{bound}, {len(measured.samples)} samples"
+    samples = count(len(measured.samples), "sample")
+    return f"{number(measured.objective)} {measured.unit}{bound}, {samples}"
 
 
 def _evaluations(evidence: Evidence) -> str:
@@ -124,13 +125,18 @@ def _contests(evidence: Evidence) -> str:
         (
             record.purpose,
             evidence.labels[record.workload],
-            record.against[:12] if ":" not in record.against else record.against,
+            _against(record.against),
             interval(record.speedup),
             "upheld" if record.upheld else "not upheld",
         )
         for record in evidence.contests
     ]
     return table(("purpose", "workload", "against", "speed-up", "claim"), rows)
+
+
+def _against(name: str) -> str:
+    """Return a contender's name: a baseline's in full, a genome's fingerprint shortened."""
+    return name.removeprefix("baseline:") if ":" in name else name[:12] or "-"
 
 
 def _json(evidence: Evidence, again: Sequence[Evaluation]) -> dict[str, object]:

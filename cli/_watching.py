@@ -11,8 +11,9 @@ from rich.console import Console
 
 from kernelarc.cli._log_file import LogFile
 from kernelarc.cli._progress import LiveDisplay
-from kernelarc.engine import Counts, Event, Observer, Progress
+from kernelarc.engine import Counts, Observer, Progress
 from kernelarc.genomes import Conclusion, Judged
+from kernelarc.storage import Event
 
 
 class Watchers(Observer):
