@@ -16,7 +16,7 @@ from kernelarc.engine._identity import changed_parts
 from kernelarc.engine._journal import Journal
 from kernelarc.engine._observer import Observer
 from kernelarc.engine._results import CampaignResult, result_of
-from kernelarc.engine._settings import CampaignSettings
+from kernelarc.engine._settings import CampaignSettings, check_extension
 from kernelarc.engine._signals import StopRequest
 from kernelarc.engine._state import CampaignState
 from kernelarc.engine._targets import Target, device_for, resolve_target
@@ -97,6 +97,7 @@ def resume(
         StoppedError: The store or the device is in use by another process.
         MissingPartError: The device or toolchain is missing.
     """
+    check_extension(budget, seconds)
     with stop or StopRequest() as request, open_writer(store) as writer:
         row = writer.campaign(campaign)
         if budget is None and seconds is None and _is_finished(writer, row.id):

@@ -188,6 +188,16 @@ def known_keys() -> tuple[str, ...]:
     return tuple(_KEYS)
 
 
+def check_extension(budget: int | None, seconds: float | None) -> None:
+    """Check what ``resume`` adds to a campaign's limits, by the rules of the limits themselves.
+
+    Raises:
+        InputError: Either is not what a campaign's own limit may be.
+    """
+    for key, value in (("budget", budget), ("seconds", seconds)):
+        _KEYS[key][1](key, value)
+
+
 def overlay(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Lay flags over the values of a file; of two tables the entries are merged."""
     merged = dict(values)

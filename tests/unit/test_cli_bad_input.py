@@ -1,0 +1,215 @@
+"""Bad input: one clear line, the right exit code, nothing written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernelarc.cli import exit_code
+
+Run = Callable[..., "Outcome"]
+
+
+class Outcome:
+    """What a command printed and exited with."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str | Path) -> Outcome:
+        capfd.readouterr()
+        code = exit_code([str(word) for word in arguments])
+        printed = capfd.readouterr()
+        return Outcome(code, printed.out, printed.err)
+
+    return call
+
+
+def assert_refused(outcome: Outcome, code: int, *parts: str) -> None:
+    assert outcome.code == code, outcome.err
+    assert outcome.out == ""
+    lines = outcome.err.splitlines()
+    assert len(lines) == 1, outcome.err
+    assert lines[0].startswith("kernelarc: error: ")
+    for part in parts:
+        assert part in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["rum"], ("No such command 'rum'",)),
+        (["run"], ("Missing argument 'TARGET'",)),
+        (["run", "gemm", "--bugdet", "3"], ("No such option", "--budget")),
+        (["run", "gemm", "--budget", "many"], ("'many' is not a valid integer",)),
+        (["run", "gem"], ("'gem'", "'gemm'")),
+        (["run", "gemm", "--device", "cuda:x"], ("cuda:x",)),
+        (["run", "gemm", "--device", "cup"], ("'cup'", "'cpu'")),
+        (["run", "gemm", "--device", "replay"], ("recorded space",)),
+        (["run", "gemm", "--islands", "memroy"], ("memroy", "'memory'")),
+        (["run", "gemm", "--budget", "0"], ("budget must be", "not 0")),
+        (["run", "gemm", "--budget", "-1"], ("budget must be", "not -1")),
+        (["run", "gemm", "--seconds", "0"], ("seconds must be",)),
+        (["run", "gemm", "--set", "M=0"], ("set M", "not 0")),
+        (["run", "gemm", "--set", "M=-5"], ("set M", "not -5")),
+        (["run", "gemm", "--set", "M=1.5"], ("set M", "'1.5'")),
+        (["run", "gemm", "--set", "M=9999999999"], ("set M", "2147483647")),
+        (["run", "gemm", "--set", "M"], ("--set must be NAME=VALUE",)),
+        (["run", "gemm", "--set", "M=1", "--set", "M=2"], ("'M' twice",)),
+        (["run", "gemm", "--set", "m=64"], ("'m'", "'M'")),
+        (["run", "gemm", "--set", "M=2147483647"], ("GiB of memory",)),
+        (["run", "gemm", "--option", "residul=true"], ("residul", "'residual'")),
+        (["run", "gemm", "--seed-genome", "none.json"], ("none.json",)),
+        (["run", "none.toml"], ("none.toml", "No such file")),
+        (["run", "none.json"], ("none.json",)),
+        (["run", "gemm", "--log", "no/such/folder.log"], ("no/such/folder.log",)),
+        (["resume", "none.db"], ("none.db",)),
+        (["status", "none.db"], ("none.db",)),
+        (["best", "none.db"], ("none.db",)),
+        (["export", "none.db", "--format", "json", "-o", "x"], ("none.db",)),
+        (["export", "none.db", "--format", "jsn", "-o", "x"], ("jsn", "json")),
+        (["operators", "none"], ("none",)),
+    ],
+)
+def test_bad_usage(run: Run, tmp_path: Path, arguments: list[str], parts: tuple[str, ...]) -> None:
+    assert_refused(run(*arguments), 2, *parts)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        (b"", ("empty",)),
+        (b"not json", ("JSON",)),
+        (b"[1, 2]", ()),
+        (gzip.compress(b'{"a": 1}')[:-6], ()),
+        (b"\x1f\x8bnonsense", ()),
+    ],
+)
+def test_a_file_that_is_no_space(
+    run: Run, tmp_path: Path, content: bytes, parts: tuple[str, ...]
+) -> None:
+    space = tmp_path / "space.json"
+    space.write_bytes(content)
+    assert_refused(run("run", space), 2, "space.json", *parts)
+    assert [path.name for path in tmp_path.iterdir()] == ["space.json"]
+
+
+def test_a_folder_as_space(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "space.json").mkdir()
+    assert_refused(run("run", tmp_path / "space.json"), 2, "space.json")
+
+
+def test_a_campaign_file_with_a_syntax_error(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text('target = "gemm"\nbudget = = 3\n')
+    assert_refused(run("run", "c.toml"), 2, "c.toml: line 2, column 10")
+
+
+def test_genes_that_the_space_does_not_have(run: Run, small_space: Path) -> None:
+    assert_refused(run("run", small_space, "--pin", "tiel=4"), 2, "tiel", "'tile'")
+    assert_refused(run("run", small_space, "--pin", "tile=5"), 2, "tile", "'5'")
+    assert_refused(run("run", small_space, "--strategy", "tiel=memory"), 2, "tiel", "'tile'")
+    assert_refused(run("run", small_space, "--set", "M=5"), 2, "--set")
+    assert [path.name for path in small_space.parent.iterdir()] == ["small.json"]
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        ("{", ("not JSON",)),
+        ('{"genome": {"tile": 5, "unroll": 1}}', ("tile",)),
+        ('{"genome": {"tiel": 4, "unroll": 1}}', ("tiel", "'tile'")),
+        ('{"genome": {}}', ("genome",)),
+    ],
+)
+def test_a_seed_genome_outside_the_space(
+    run: Run, small_space: Path, content: str, parts: tuple[str, ...]
+) -> None:
+    seed = small_space.with_name("seed.json")
+    seed.write_text(content)
+    assert_refused(run("run", small_space, "--seed-genome", seed), 2, "seed.json", *parts)
+    assert not small_space.with_name("kernelarc.db").exists()
+
+
+def _text_file(path: Path) -> None:
+    path.write_text("just some text, and more of it than a header has\n" * 9)
+
+
+def _foreign_database(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE other (x)")
+    connection.close()
+
+
+def _newer_schema(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 999")
+    connection.close()
+
+
+@pytest.mark.parametrize("spoil", [_text_file, _foreign_database])
+def test_a_store_that_is_none(run: Run, small_space: Path, spoil: Callable[[Path], None]) -> None:
+    store = small_space.with_name("s.db")
+    spoil(store)
+    before = store.read_bytes()
+    commands: list[list[str | Path]] = [
+        ["status", store],
+        ["resume", store],
+        ["conclusions", store],
+        ["run", small_space, "--budget", "3", "--store", store],
+    ]
+    for command in commands:
+        assert_refused(run(*command), 2, "s.db")
+    assert store.read_bytes() == before
+
+
+def test_a_store_of_a_newer_version(run: Run, small_space: Path) -> None:
+    store = small_space.with_name("s.db")
+    assert run("run", small_space, "--budget", "3", "--store", store).code == 0
+    _newer_schema(store)
+    assert_refused(run("best", store), 2, "s.db", "newer")
+    assert_refused(run("run", small_space, "--store", store), 2, "s.db", "newer")
+
+
+def test_campaigns_and_genomes_that_are_not_there(run: Run, small_space: Path) -> None:
+    store = small_space.with_name("s.db")
+    assert run("run", small_space, "--budget", "5", "--store", store).code == 0
+    assert_refused(run("resume", store, "7"), 2, "campaign 7")
+    assert_refused(run("best", store, "--campaign", "7"), 2, "campaign 7")
+    assert_refused(run("show", store, "zzzz"), 2, "zzzz")
+    assert_refused(run("resume", store, "--budget", "0"), 2, "budget")
+    assert_refused(run("resume", store, "--seconds", "-1"), 2, "seconds")
+
+
+def test_a_space_without_a_valid_genome_ends_with_1(run: Run, small_space: Path) -> None:
+    content = json.loads(small_space.read_text())
+    for row in content["cache"].values():
+        row["time"] = "CompilationFailedConfig"
+        row.pop("times", None)
+    small_space.write_text(json.dumps(content))
+    outcome = run("run", small_space, "--budget", "40", "--json")
+    assert outcome.code == 1, outcome.err
+    result = json.loads(outcome.out)
+    assert result["best"] is None
+    assert result["evaluations"]["failed"] == result["evaluations"]["unique"] > 0
+    assert_refused(run("export", "kernelarc.db", "--format", "json", "-o", "x.json"), 1, "valid")
+    assert not Path("x.json").exists()
+    assert run("best", "kernelarc.db").code == 1
+
+
+def test_no_compiler_is_a_missing_part(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert_refused(run("run", "gemm", "--budget", "3"), 4, "cc", "install")
+    assert list(Path().iterdir()) == []
+    assert run("doctor").code == 4
