@@ -101,11 +101,9 @@ class Gene(ABC):
         """How many numbers ``encode`` returns."""
 
     def mutate(self, value: Allele, rng: np.random.Generator) -> Allele:
-        """Return another allele than ``value``, or ``value`` where the domain has only one."""
-        if self.cardinality == 1:
-            return value
+        """Return another allele than ``value``, or the only one where the domain has one."""
         index = self.index(value)
-        if index < 0:
+        if index < 0 or self.cardinality == 1:
             return self.sample(rng)
         drawn = draw_below(self.cardinality - 1, rng)
         return self.at(drawn + (drawn >= index))
@@ -138,9 +136,9 @@ class Listed(Gene):
     def _list(self, values: tuple[Allele, ...]) -> None:
         """Take the domain. Called once, while the gene is made."""
         index: dict[Hashable, int] = {}
-        for value in values:
+        for place, value in enumerate(values):
             self._admit(value)
-            if index.setdefault(allele_key(value), len(index)) != len(index) - 1:
+            if index.setdefault(allele_key(value), place) != place:
                 raise InputError(f"gene {self.name!r} lists the allele {value!r} twice")
         object.__setattr__(self, "_values", values)
         object.__setattr__(self, "_index", index)
