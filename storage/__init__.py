@@ -3,7 +3,7 @@
 Open one: ``open_reader``, ``open_writer``. The contract: ``StoreReader``, ``StoreWriter``. What
 is appended, beside the records of ``kernelarc.genomes``: ``Round``, ``ContestRecord``, ``Event``
 (``Entry`` is any of them all). What is answered: ``CampaignRow`` with its ``CampaignSpec``,
-``Known``, ``Best``, ``Counts``, ``Share``.
+``Known``, ``Best``, ``Counts``, ``Share``. Written for other tools: ``export``, ``EXPORTERS``.
 """
 
 from kernelarc.storage._contract import (
@@ -21,8 +21,10 @@ from kernelarc.storage._contract import (
     StoreWriter,
 )
 from kernelarc.storage._open import open_reader, open_writer
+from kernelarc.storage.exports import EXPORTERS, export
 
 __all__ = [
+    "EXPORTERS",
     "Best",
     "CampaignRow",
     "CampaignSpec",
@@ -35,6 +37,7 @@ __all__ = [
     "Share",
     "StoreReader",
     "StoreWriter",
+    "export",
     "open_reader",
     "open_writer",
 ]
