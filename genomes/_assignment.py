@@ -79,15 +79,21 @@ class Assignments:
 
     def genome(self, found: Assignment) -> Genome:
         """Make the genome of a legal assignment."""
-        layout, places = self.layout, found.places
-        domains = layout.domains
-        texts = [domains[p].text(places[p]) for p in layout.by_name if places[p] >= 0]
-        alleles = {
-            domain.name: value
-            for domain, value in zip(domains, found.values, strict=True)
-            if value is not OFF
-        }
-        return Genome.assembled(layout.route, alleles, "{" + ",".join(texts) + "}")
+        places, values = found.places, found.values
+        alleles: dict[str, Allele] = {}
+        texts = []
+        for position, name, text in self._writers:
+            place = places[position]
+            if place >= 0:
+                alleles[name] = values[position]
+                texts.append(text(place))
+        return Genome.assembled(self.layout.route, alleles, "{" + ",".join(texts) + "}")
+
+    @cached_property
+    def _writers(self) -> tuple[Any, ...]:
+        """Position, name and text of every gene, in the order of names."""
+        domains = self.layout.domains
+        return tuple((p, domains[p].name, domains[p].text) for p in self.layout.by_name)
 
     @cached_property
     def _exact_total(self) -> int:

@@ -49,11 +49,12 @@ class Genome(Mapping[str, Allele]):
     def assembled(cls, route: str, alleles: dict[str, Allele], canonical: str) -> Genome:
         """Make a genome whose canonical text is known already (a Space keeps the parts).
 
-        The text must be what the constructor would make.
+        The dictionary is kept, not copied. It must stand in the order of names, and the text must
+        be what the constructor would make.
         """
         genome = cls.__new__(cls)
         genome.route = route
-        genome._alleles = dict(sorted(alleles.items()))
+        genome._alleles = alleles
         genome.canonical = canonical
         genome.fingerprint = fingerprint_of(route + "\0" + canonical)
         return genome

@@ -132,6 +132,7 @@ def test_counts_lists_and_draws_what_brute_force_lists(
         assert space.genome(drawn) == drawn
         assert drawn == Genome("r", drawn.alleles())  # assembled text equals the constructor's
         assert drawn.canonical == Genome("r", drawn.alleles()).canonical
+        assert list(drawn) == sorted(drawn)
         assert space.encode(drawn).shape == (space.width,)
 
 
