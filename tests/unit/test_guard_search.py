@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from math import comb
+from math import comb, log2
 from pathlib import Path
 
 import numpy as np
@@ -51,10 +51,10 @@ def smooth(alleles: Mapping[str, Allele]) -> float:
     """A landscape that a search can learn: one best tile, depth and width."""
     tile_m, tile_n, stages = (int(str(alleles[k])) for k in ("tile_m", "tile_n", "stages"))
     penalty = {"mn": 0.0, "nm": 6.0, "z": 3.0}[str(alleles["order"])]
-    return (
+    return float(
         50.0
-        + 8.0 * abs(np.log2(tile_m) - 5) ** 1.3
-        + 7.0 * abs(np.log2(tile_n) - 6) ** 1.3
+        + 8.0 * abs(log2(tile_m) - 5) ** 1.3
+        + 7.0 * abs(log2(tile_n) - 6) ** 1.3
         + 5.0 * abs(stages - 3)
         + 4.0 * abs(int(str(alleles["vector"])) - 4)
         + penalty
