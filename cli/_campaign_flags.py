@@ -15,7 +15,7 @@ def _switch(name: str, text: str) -> Callable[..., Any]:
 
 
 _FLAGS = (
-    click.option("--device", metavar="D", help="cpu, replay or cuda:N (default: by the target)."),
+    click.option("--device", metavar="D", help="cpu or replay (default: what the target needs)."),
     click.option("--set", multiple=True, metavar="AXIS=VALUE", help="Bind an axis."),
     click.option("--option", multiple=True, metavar="NAME=VALUE", help="An operator's option."),
     click.option("--pin", multiple=True, metavar="GENE=VALUE", help="Hold a gene at one allele."),

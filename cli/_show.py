@@ -11,7 +11,7 @@ from kernelarc.cli._arguments import AS_JSON, STORE
 from kernelarc.cli._stores import reading, workload_labels
 from kernelarc.cli._text import allele, count, interval, number, print_json, table
 from kernelarc.engine import rerun, source_of
-from kernelarc.genomes import Conclusion, Evaluation, Genome, Judged
+from kernelarc.genomes import Conclusion, Evaluation, Genome, InputError, Judged
 from kernelarc.storage import ContestRecord, StoreReader
 
 
@@ -39,19 +39,37 @@ class Evidence:
 @STORE
 @click.argument("fingerprint", metavar="FINGERPRINT")
 @click.option("--rerun", "again", is_flag=True, help="Measure it once, now; nothing is recorded.")
+@click.option("--source", "only_source", is_flag=True, help="Print the C source, nothing else.")
 @AS_JSON
-def command(store: str, fingerprint: str, *, again: bool, as_json: bool) -> None:
+def command(store: str, fingerprint: str, *, again: bool, only_source: bool, as_json: bool) -> None:
     """Show one genome: alleles, source and evidence.
 
-    FINGERPRINT may be shortened to any beginning that only one genome has.
+    FINGERPRINT may be shortened to any beginning that only one genome has. With --source the
+    output is a C file that compiles as it is, with the options that its first lines name.
     """
     with reading(store) as reader:
         evidence = gather(reader, fingerprint)
+    if only_source:
+        click.echo(needed_source(evidence))
+        return
     measured = rerun(store, evidence.genome.fingerprint) if again else []
     if as_json:
         print_json({"schema": 1, "store": store, **_json(evidence, measured)})
     else:
         click.echo(_text(evidence, measured))
+
+
+def needed_source(evidence: Evidence) -> str:
+    """Return the source, which was asked for.
+
+    Raises:
+        InputError: There is none.
+    """
+    if evidence.source is None:
+        raise InputError(
+            f"genome {evidence.genome.fingerprint} has no source: a recorded space answered"
+        )
+    return evidence.source
 
 
 def gather(reader: StoreReader, fingerprint: str) -> Evidence:

@@ -203,7 +203,7 @@ def test_a_space_without_a_valid_genome_ends_with_1(run: Run, small_space: Path)
     result = json.loads(outcome.out)
     assert result["best"] is None
     assert result["evaluations"]["failed"] == result["evaluations"]["unique"] > 0
-    assert_refused(run("export", "kernelarc.db", "--format", "json", "-o", "x.json"), 1, "valid")
+    assert_refused(run("export", "kernelarc.db", "--format", "json", "-o", "x.json"), 2, "valid")
     assert not Path("x.json").exists()
     assert run("best", "kernelarc.db").code == 1
 
