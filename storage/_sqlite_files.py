@@ -94,8 +94,8 @@ def stored_version(shown: Path, file: Path, wait_s: float) -> int:
     return int(version)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -117,8 +117,9 @@ def _replacement(shown: Path, file: Path, suffix: str) -> Iterator[Path]:
     try:
         _discard(draft)
         yield draft
+        _sync(draft)
         draft.replace(file)
-        _sync_folder(file.parent)
+        _sync(file.parent)
     except (OSError, sqlite3.Error) as error:
         with contextlib.suppress(OSError):
             _discard(draft)
@@ -135,7 +136,7 @@ def create_file(shown: Path, file: Path) -> None:
         _replacement(shown, file, ".new") as draft,
         contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection,
     ):
-        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA synchronous = OFF")  # synced once, when it is whole
         create_schema(connection)
 
 
@@ -146,7 +147,7 @@ def _upgrade_into(file: Path, draft: Path, version: int, wait_s: float) -> None:
     ):
         old.backup(new)
         new.execute("PRAGMA journal_mode = DELETE")
-        new.execute("PRAGMA synchronous = FULL")
+        new.execute("PRAGMA synchronous = OFF")  # synced once, when it is whole
         migrate(new, version)
         (verdict,) = new.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":

@@ -1,0 +1,345 @@
+"""Records for the store's tests: small ones by hand, and Hypothesis strategies for all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import strategies as st
+
+from kernelarc.genomes import (
+    Allele,
+    Axis,
+    Candidate,
+    Conclusion,
+    ConclusionKind,
+    Contest,
+    Environment,
+    Estimate,
+    Evaluation,
+    GeneChange,
+    Genome,
+    Judged,
+    Measurement,
+    Operator,
+    Problem,
+    Status,
+    TensorSpec,
+    Tolerance,
+    Verdict,
+    Workload,
+)
+from kernelarc.storage import CampaignSpec, ContestRecord, Entry, Event, Round
+
+OPERATOR = Operator(
+    name="gemm",
+    axes={
+        "M": Axis(name="M", kind="var", description="rows"),
+        "K": Axis(name="K", kind="const", value=64),
+        "L": Axis(name="L", kind="expr", expression="2 * M"),
+    },
+    inputs=(
+        TensorSpec(name="A", shape=("M", "K"), dtype="float32"),
+        TensorSpec(name="alpha", shape=None, dtype="float32", optional=True),
+    ),
+    outputs=(TensorSpec(name="C", shape=("M",), dtype="float32"),),
+    reference="def run(A, alpha):\n    return A.sum(1)\n",
+    flops="2 * M * K",
+    bytes_moved="4 * M",
+    op_type="gemm",
+    description="a product",
+)
+SMALL = Workload(
+    operator=OPERATOR.fingerprint,
+    axes={"M": 128},
+    uuid="small",
+    inputs={"A": {"type": "random", "low": -1.5}},
+    tolerance=Tolerance(max_atol=1e-3, max_error_cap=0.5),
+    options={"residual": True},
+)
+LARGE = Workload(operator=OPERATOR.fingerprint, axes={"M": 4096})
+PROBLEM = Problem(operator=OPERATOR, workloads=(LARGE, SMALL))
+HERE = Environment(identity={"cpu": "this one", "cc": "12.2"}, observations={"load": "0.1"})
+ELSEWHERE = Environment(identity={"cpu": "another", "cc": "12.2"})
+SPEC = CampaignSpec(
+    target="gemm", device="cpu", seed=2**70, problem=PROBLEM, settings={"budget": 10, "islands": []}
+)
+
+
+def genome(n: int) -> Genome:
+    """Make a genome that is different for every ``n``."""
+    return Genome("cpu", {"block": n, "unroll": 2, "order": ("i", ("j", "k")), "fast": False})
+
+
+def candidate(number: int, *, n: int | None = None, workload: Workload = LARGE) -> Candidate:
+    """Make candidate ``number`` with genome ``n``, by default that of its number."""
+    return Candidate(
+        number=number,
+        round=number // 4,
+        workload=workload.fingerprint,
+        island="memory" if number % 2 else "tensor_core",
+        mutation="step",
+        genome=genome(number if n is None else n),
+        parents=tuple(genome(parent).fingerprint for parent in range(number % 3)),
+    )
+
+
+def measured(
+    asked: Candidate,
+    objective: float,
+    verdict: Verdict = Verdict.REVERT,
+    *,
+    censored: bool = False,
+) -> Judged:
+    """Make an OK evaluation."""
+    measurement = Measurement(
+        samples=(objective * 0.9, objective, objective * 1.25),
+        objective=objective,
+        censored=censored,
+    )
+    evaluation = Evaluation(
+        candidate=asked,
+        status=Status.OK,
+        measurement=measurement,
+        cost_s=0.25,
+        properties={"max_error": 1e-6, "repeatable": True, "shape": (1, 2)},
+    )
+    return Judged(evaluation=evaluation, verdict=verdict)
+
+
+def failed(asked: Candidate, status: Status, failure: str = "compiler crashed") -> Judged:
+    """Make an evaluation that is not OK."""
+    evaluation = Evaluation(candidate=asked, status=status, failure=failure, message="line 1: no")
+    verdict = Verdict.REJECT if status is Status.REJECTED else Verdict.FAIL
+    return Judged(evaluation=evaluation, verdict=verdict)
+
+
+def trial(
+    n: int,
+    purpose: str,
+    *,
+    upheld: bool,
+    workload: Workload = LARGE,
+    against: str = "baseline:numpy",
+    ratio: float = 1.5,
+) -> ContestRecord:
+    """Make the record of a contest over genome ``n``'s claim."""
+    subject = genome(n).fingerprint
+    contest = Contest(names=(subject, against), samples=((1.0, 1.5), (1.1, 1.6)))
+    return ContestRecord(
+        purpose=purpose,
+        workload=workload.fingerprint,
+        subject=subject,
+        against=against,
+        contest=contest,
+        speedup=Estimate(value=ratio, low=ratio - 0.1, high=ratio + 0.1, n=2),
+        upheld=upheld,
+    )
+
+
+def win(n: int) -> Conclusion:
+    """Make a win about genome ``n``."""
+    return Conclusion(
+        kind=ConclusionKind.WIN,
+        operator=OPERATOR.fingerprint,
+        workload=LARGE.fingerprint,
+        route="cpu",
+        island="memory",
+        why="wider vectors",
+        changes=(GeneChange(gene="block", before=None, after=n),),
+        genome=genome(n),
+        speedup=Estimate(value=1.2, low=1.1, high=1.3, n=8),
+        evidence=(0, n),
+    )
+
+
+def asked_and_told(n: int, *, start: int = 0) -> list[Entry]:
+    """Make ``n`` candidates, then their evaluations."""
+    asked = [candidate(number) for number in range(start, start + n)]
+    return [*asked, *(measured(c, 100.0 + c.number) for c in asked)]
+
+
+def telling_entries() -> list[Entry]:
+    """Make one entry of every kind, in an order that a campaign could write."""
+    first, second = candidate(0), candidate(1, workload=SMALL)
+    return [
+        Event(kind="started", payload={"by": ["test"], "nested": {"n": None}}, unix_s=1.5),
+        Round(number=0, counts={"memory": {"asked": 4, "rejected": 1, "duplicate": 1}}),
+        first,
+        second,
+        measured(first, 10.0, Verdict.KEEP),
+        failed(second, Status.TIMEOUT),
+        trial(0, "confirm", upheld=True),
+        win(0),
+        Event(kind="finished"),
+    ]
+
+
+def many(n: int, *, samples: int, rng: np.random.Generator) -> list[Entry]:
+    """Make ``n`` candidates and evaluations as wide as real ones: the size budget's measure."""
+    names = [
+        *("block_m", "block_n", "block_k", "micro_m", "micro_n", "vector_width", "pack_a"),
+        *("pack_b", "unroll", "prefetch_distance", "threads"),
+    ]
+    asked: list[Candidate] = []
+    told: list[Judged] = []
+    for number in range(n):
+        chosen: dict[str, Allele] = {name: int(2 ** rng.integers(0, 10)) for name in names}
+        made = Genome("cpu", {**chosen, "loop_order": ("i", "k", "j"), "flags": "-O3 -march=x"})
+        handed = Candidate(
+            number=number,
+            round=number // 64,
+            workload=LARGE.fingerprint,
+            island="tensor_core",
+            mutation="area_move",
+            genome=made,
+            parents=tuple(c.genome.fingerprint for c in asked[-2:]),
+        )
+        times = tuple(float(t) for t in rng.normal(1000.0, 10.0, samples))
+        evaluation = Evaluation(
+            candidate=handed,
+            status=Status.OK,
+            measurement=Measurement(samples=times, objective=float(np.median(times))),
+            cost_s=float(rng.random()),
+            properties={
+                "max_error": float(rng.random()),
+                "repeatable": True,
+                "binary": made.fingerprint * 2,
+            },
+        )
+        asked.append(handed)
+        told.append(Judged(evaluation=evaluation, verdict=Verdict.REVERT))
+    return [*asked, *told]
+
+
+def same(left: object, right: object) -> bool:
+    """Compare two entries; NaN samples, which stand for what could not be timed, are equal."""
+    if isinstance(left, ContestRecord) and isinstance(right, ContestRecord):
+        # Two NaN are never equal, but they are written alike; so is every float's last bit.
+        alike = repr(left.contest.samples) == repr(right.contest.samples)
+        return alike and _bare(left) == _bare(right)
+    return left == right
+
+
+def _bare(record: ContestRecord) -> tuple[object, ...]:
+    contest = record.contest
+    head = (record.purpose, record.workload, record.subject, record.against, record.upheld)
+    return (*head, record.speedup, contest.names, dict(contest.failures), contest.unit)
+
+
+_words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)
+_finite = st.floats(allow_nan=False, allow_infinity=False)
+_positive = st.floats(min_value=5e-324, max_value=math.inf, exclude_max=True)
+_prints = st.from_regex(r"\A[0-9a-f]{24}\Z")
+_plain_alleles = st.one_of(st.booleans(), st.integers(-(2**80), 2**80), _finite, _words)
+alleles: st.SearchStrategy[Allele] = st.recursive(
+    _plain_alleles, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=4
+)
+genomes = st.builds(
+    Genome, st.sampled_from(["cpu", "triton"]), st.dictionaries(_words, alleles, max_size=5)
+)
+environments = st.builds(
+    Environment,
+    identity=st.dictionaries(_words, _words, max_size=3),
+    observations=st.dictionaries(_words, _words, max_size=3),
+)
+measurements = st.builds(
+    Measurement,
+    samples=st.lists(st.floats(allow_nan=False), max_size=25).map(tuple),
+    objective=st.floats(allow_nan=False),
+    unit=st.sampled_from(["us", "ms", "GFLOP/s"]),
+    censored=st.booleans(),
+    cache=st.sampled_from(["cold", "warm", "recorded"]),
+    launches=st.integers(1, 2**31),
+)
+estimates = st.builds(
+    Estimate, value=_finite, low=_finite, high=_finite, n=st.integers(1, 1000), confidence=_finite
+)
+rounds = st.builds(
+    Round,
+    number=st.just(0),
+    counts=st.dictionaries(_words, st.dictionaries(_words, st.integers(0, 2**40), max_size=3)),
+)
+_json = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), _finite, _words),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_words, inner, max_size=3),
+    max_leaves=6,
+)
+events = st.builds(
+    Event, kind=_words, payload=st.dictionaries(_words, _json, max_size=3), unix_s=_finite
+)
+conclusions = st.builds(
+    Conclusion,
+    kind=st.sampled_from(ConclusionKind),
+    operator=_prints,
+    workload=_prints,
+    route=_words,
+    island=_words,
+    why=_words,
+    changes=st.lists(
+        st.builds(GeneChange, gene=_words, before=st.none() | alleles, after=st.none() | alleles),
+        max_size=2,
+    ).map(tuple),
+    genome=st.none() | genomes,
+    region=st.dictionaries(_words, alleles, max_size=2),
+    failure=st.none() | _words,
+    speedup=st.none() | estimates,
+    evidence=st.lists(st.integers(0, 2**40), max_size=3).map(tuple),
+    retracts=st.none() | _prints,
+    predicate=st.none() | _words,
+)
+
+
+@st.composite
+def contests(draw: st.DrawFn) -> ContestRecord:
+    """Draw a contest record; columns of failed contenders hold NaN."""
+    names = draw(st.lists(_words, min_size=1, max_size=4, unique=True))
+    failing = draw(st.sets(st.sampled_from(names)))
+    row = st.tuples(*(st.just(math.nan) if name in failing else _positive for name in names))
+    contest = Contest(
+        names=tuple(names),
+        samples=tuple(draw(st.lists(row, max_size=5))),
+        failures=dict.fromkeys(sorted(failing), "crashed"),
+        unit=draw(st.sampled_from(["us", "s"])),
+    )
+    return ContestRecord(
+        purpose=draw(st.sampled_from(["confirm", "attribute", "audit", "verify"])),
+        workload=draw(_prints),
+        subject=draw(_prints),
+        against=draw(_words),
+        contest=contest,
+        speedup=draw(st.none() | estimates),
+        upheld=draw(st.booleans()),
+    )
+
+
+@st.composite
+def judged(draw: st.DrawFn) -> Judged:
+    """Draw an evaluation of candidate 0 on ``LARGE``, of any status."""
+    asked = Candidate(
+        number=0,
+        round=draw(st.integers(0, 2**40)),
+        workload=LARGE.fingerprint,
+        island=draw(_words),
+        mutation=draw(_words),
+        genome=draw(genomes),
+        parents=tuple(draw(st.lists(_prints, max_size=3))),
+    )
+    status = draw(st.sampled_from(Status))
+    ok = status is Status.OK
+    evaluation = Evaluation(
+        candidate=asked,
+        status=status,
+        measurement=draw(measurements) if ok else None,
+        failure=None if ok else draw(_words),
+        message="" if ok else draw(_words),
+        cost_s=draw(_finite),
+        properties=draw(st.dictionaries(_words, alleles, max_size=3)),
+    )
+    return Judged(evaluation=evaluation, verdict=draw(st.sampled_from(Verdict)))
+
+
+def identical(left: Sequence[Entry], right: Sequence[Entry]) -> bool:
+    """Compare two logs entry by entry."""
+    return len(left) == len(right) and all(map(same, left, right))
