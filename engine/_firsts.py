@@ -28,6 +28,8 @@ _PRIORS = 8
 def read_seed(path: Path) -> tuple[str | None, dict[str, Allele]]:
     """Read a seed genome file: ``{"route": ..., "genome": {...}}``, or the alleles alone.
 
+    A JSON export is taken too: its first best.
+
     Returns:
         The route (None where the file names none) and the alleles.
 
@@ -42,6 +44,8 @@ def read_seed(path: Path) -> tuple[str | None, dict[str, Allele]]:
         raise InputError(f"seed genome {path}: not JSON ({error})") from None
     if not isinstance(content, dict):
         raise InputError(f"seed genome {path}: an object with a genome is expected")
+    if isinstance(content.get("bests"), list) and content["bests"]:
+        content = content["bests"][0]  # an export: its first best
     alleles = content.get("genome", content)
     if not isinstance(alleles, dict) or not alleles:
         raise InputError(f"seed genome {path}: 'genome' must be an object of gene: allele")
