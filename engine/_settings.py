@@ -124,6 +124,11 @@ class CampaignSettings:
         if not self.active_islands():
             raise InputError("islands and without leave no island to search with")
 
+    @staticmethod
+    def keys() -> tuple[str, ...]:
+        """Return every TOML key. The flag of a key is ``--`` and the key with hyphens."""
+        return tuple(_KEYS)
+
     def active_islands(self) -> tuple[str, ...]:
         """Return the names of the islands that may take part, in the order of the strategies."""
         chosen = _ISLANDS if self.islands is None else self.islands
@@ -181,11 +186,6 @@ class CampaignSettings:
         }
         found["retention"] = kinds.UNBOUNDED if self.retention is None else self.retention
         return {key: value for key, value in found.items() if value is not None}
-
-
-def known_keys() -> tuple[str, ...]:
-    """Return every TOML key, in the order of the documentation."""
-    return tuple(_KEYS)
 
 
 def check_extension(budget: int | None, seconds: float | None) -> None:

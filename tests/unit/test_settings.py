@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kernelarc.engine._settings import CampaignSettings, known_keys
+from kernelarc.engine._settings import CampaignSettings
 from kernelarc.genomes import InputError
 
 
@@ -113,4 +113,4 @@ def test_a_file_that_is_no_text_or_absent_is_named(tmp_path: Path) -> None:
 
 
 def test_every_field_has_a_key() -> None:
-    assert len(known_keys()) == len(CampaignSettings.__dataclass_fields__)
+    assert len(CampaignSettings.keys()) == len(CampaignSettings.__dataclass_fields__)
