@@ -1,0 +1,439 @@
+"""One job under test: every candidate is checked, then timed; contests are interleaved."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelarc.bench._roofline import Floor
+from kernelarc.bench._statistics import CENSOR_RATIO, clearly_slower
+from kernelarc.bench.cuda._arena import BAND_BYTES, FILLINGS, PLAIN, Arena, BufferSet
+from kernelarc.bench.cuda._clock import Call, Clock, Segment, TimedGraph
+from kernelarc.bench.cuda._judge import (
+    ESCAPED_CLOCK,
+    INPUT_CHANGED,
+    NOT_REPEATABLE,
+    OUT_OF_BOUNDS,
+    TOO_FAST,
+    Finding,
+    Ruler,
+    relative_error,
+)
+from kernelarc.bench.cuda._kernels import BAND_BYTE, Kernels
+from kernelarc.bench.cuda._library import Algorithm, Matmul
+from kernelarc.bench.cuda._protocol import ContestReply, Outcome, Task
+from kernelarc.genomes import Allele, LtRow, Status
+
+_FIRST, _CANARY, _REPEAT, _BEFORE, _AFTER, _LAST, _BANDS, _SCRATCH_BAND = range(8)
+_SPAN_US = 120.0
+_MOST_CALLS = 96
+_SAMPLES, _LONG_SAMPLES, _LONG_US = 6, 4, 2000.0
+_HOPELESS = 2.5
+_WARM_CALLS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """An algorithm that can be launched."""
+
+    algorithm: Algorithm
+    aliased: bool
+
+    @property
+    def granted_bytes(self) -> int:
+        """Scratch memory that its genome may use."""
+        return self.algorithm.row[9]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruments:
+    """What all jobs of a worker share. ``scratch`` is the workspace, band included."""
+
+    cupy: Any
+    stream: Any
+    kernels: Kernels
+    clock: Clock
+    scratch: int
+    sweep: tuple[int, int]
+
+
+class FindingError(Exception):
+    """A guardrail refused the candidate."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.message)
+        self.finding = finding
+
+
+class JobBench:
+    """Checks and times candidates of one job.
+
+    Args:
+        tools: Shared instruments.
+        task: The workload.
+        matmul: Its descriptors.
+        arena: Its memory.
+        floor: No honest time is below it.
+        seed: Root of the streams that fill inputs.
+    """
+
+    def __init__(
+        self,
+        tools: Instruments,
+        task: Task,
+        matmul: Matmul,
+        arena: Arena,
+        *,
+        floor: Floor,
+        seed: int,
+    ) -> None:
+        self.task, self.matmul, self.arena = task, matmul, arena
+        self._tools, self._floor = tools, floor
+        self._seed, self._turn = seed, 0
+        self._ruler = Ruler.of(task.job, task.tolerance)
+        self._scratch_bands: dict[int, Any] = {}
+        arena.fill_bias(self._next_seed())
+        for buffers in arena.sets:
+            arena.fill(buffers, self._next_seed())
+        self._new_canary()
+        self._prepare_all(aliased=task.job.in_place)
+
+    def _next_seed(self) -> int:
+        self._turn += 1
+        return (self._seed * 1_000_003 + self._turn) & ((1 << 60) - 1)
+
+    def _new_canary(self, *, ones: bool = False) -> None:
+        self.arena.fill_exact(self.arena.canary, self._next_seed(), ones=ones)
+        self.arena.refer(self.arena.canary, self.arena.canary_reference, exact=True)
+
+    def _prepare_all(self, *, aliased: bool) -> None:
+        for buffers in self.arena.sets:
+            self.arena.prepare(buffers, aliased)
+
+    # Launching
+
+    def contender(self, row: LtRow) -> Contender | None:
+        """Return a row ready for launching, or None where the library refuses it."""
+        algorithm = self.matmul.algorithm(row)
+        return None if algorithm is None else Contender(algorithm, bool(row[10]))
+
+    def _call(self, contender: Contender, buffers: BufferSet, alpha: float = 1.0) -> Call:
+        addresses = buffers.addresses(contender.aliased)
+        workspace = (self._tools.scratch, contender.granted_bytes)
+        stream = self._tools.stream.ptr
+
+        def call() -> None:
+            self.matmul.launch(contender.algorithm, addresses, workspace, stream, alpha)
+
+        return call
+
+    def _guard_scratch(self, contender: Contender) -> None:
+        """Poison what the candidate may use, and put a band behind it."""
+        runtime, stream = self._tools.cupy.cuda.runtime, self._tools.stream.ptr
+        end = self._tools.scratch + contender.granted_bytes
+        runtime.memsetAsync(end, BAND_BYTE, BAND_BYTES, stream)
+        needed = contender.algorithm.workspace_bytes
+        if needed:
+            runtime.memsetAsync(self._tools.scratch, 0xFF, needed, stream)
+        if end not in self._scratch_bands:
+            cupy = self._tools.cupy
+            self._scratch_bands[end] = cupy.array([end], dtype=cupy.uint64)
+
+    # Checking
+
+    def _refresh(self) -> tuple[BufferSet, float]:
+        """Fill the next set with new values and compute its reference."""
+        buffers = self.arena.sets[self._turn % self.arena.count]
+        self.arena.fill(buffers, self._next_seed())
+        return buffers, self.arena.refer(buffers, self.arena.reference)
+
+    def _checked_run(self, contender: Contender, buffers: BufferSet, rms: float, slot: int) -> None:
+        arena = self.arena
+        arena.prepare(buffers, contender.aliased)
+        self._guard_scratch(contender)
+        self._call(contender, buffers)()
+        bounds = self._ruler.bounds(rms)
+        self._tools.kernels.compare(buffers.out, int(arena.reference.data.ptr), bounds, slot)
+
+    def _canary_run(self, contender: Contender) -> float:
+        """Run on exact inputs; return the microseconds of that one launch."""
+        arena, tools = self.arena, self._tools
+        arena.prepare(arena.canary, contender.aliased)
+        taken_us = tools.clock.once(self._call(contender, arena.canary))
+        reference = int(arena.canary_reference.data.ptr)
+        tools.kernels.compare(arena.canary.out, reference, self._ruler.exact, _CANARY)
+        return taken_us
+
+    def _digests(self, buffers: BufferSet, slot: int) -> None:
+        kept = buffers.residual
+        for salt, tensor in enumerate((buffers.a, buffers.b, *([kept] if kept else []))):
+            self._tools.kernels.digest(tensor, salt, slot)
+
+    def _verify(
+        self, contender: Contender, buffers: BufferSet, rms: float
+    ) -> tuple[float, dict[str, Allele]]:
+        """Check a contender on fresh, exact and repeated inputs.
+
+        Returns:
+            Microseconds of one launch, and what was observed.
+
+        Raises:
+            FindingError: A guardrail refuses it.
+        """
+        arena, kernels = self.arena, self._tools.kernels
+        kernels.clear()
+        self._digests(buffers, _BEFORE)
+        self._checked_run(contender, buffers, rms, _FIRST)
+        arena.keep(buffers)
+        taken_us = self._canary_run(contender)
+        arena.prepare(buffers, contender.aliased)
+        self._call(contender, buffers)()
+        out = buffers.out
+        kernels.differing(out.address, int(arena.scratch.ptr), out.nbytes, _REPEAT)
+        self._digests(buffers, _AFTER)
+        self._check_bands(contender)
+        reports = kernels.read()
+        return taken_us, self._verdict(reports, buffers, rms)
+
+    def _check_bands(self, contender: Contender) -> None:
+        kernels, arena = self._tools.kernels, self.arena
+        kernels.bands(int(arena.bands.data.ptr), arena.bands.size, BAND_BYTES, _BANDS)
+        band = self._scratch_bands[self._tools.scratch + contender.granted_bytes]
+        kernels.bands(int(band.data.ptr), 1, BAND_BYTES, _SCRATCH_BAND)
+
+    def _verdict(self, reports: Any, buffers: BufferSet, rms: float) -> dict[str, Allele]:
+        count = buffers.out.count
+        damaged = int(reports[_BANDS]["damaged"]) + int(reports[_SCRATCH_BAND]["damaged"])
+        if damaged:
+            self.arena.mend()
+            raise FindingError(Finding(OUT_OF_BOUNDS, f"{damaged} bytes of guard bands"))
+        if reports[_BEFORE]["digest"] != reports[_AFTER]["digest"]:
+            raise FindingError(Finding(INPUT_CHANGED, "A, B or the residual was written to"))
+        first = reports[_FIRST]
+        found = self._ruler.judge(first, count, rms, "random inputs")
+        found = found or self._ruler.judge_exact(reports[_CANARY], "zeros and ones")
+        repeatable = not reports[_REPEAT]["differing"]
+        if not repeatable and found is None and self.task.deterministic:
+            found = Finding(NOT_REPEATABLE, "two runs on equal inputs differ")
+        if found is not None:
+            raise FindingError(found)
+        return {
+            "max_error": float(first["max_error"]),
+            "rms_error": relative_error(first, count, rms),
+            "repeatable": repeatable,
+        }
+
+    # Timing
+
+    def _segments(self, contender: Contender, alpha: float, call_us: float) -> list[Segment]:
+        """Return one span of calls: all sets in turn, several times where calls are short."""
+        arena = self.arena
+        calls = [self._call(contender, buffers, alpha) for buffers in arena.sets]
+        if arena.swept:
+            address, nbytes = self._tools.sweep
+            kernels = self._tools.kernels
+            return [Segment([lambda: kernels.sweep(address, nbytes)], calls)]
+        turns = math.ceil(_SPAN_US / max(call_us * len(calls), 1e-3))
+        turns = max(1, min(turns, _MOST_CALLS // len(calls)))
+        lead = 2 if call_us < 50 else 1 if call_us < 500 else 0
+        return [Segment(calls[-1:] * lead, calls * turns)]
+
+    def _warm_segments(self, contender: Contender, alpha: float) -> list[Segment]:
+        call = self._call(contender, self.arena.sets[0], alpha)
+        return [Segment([call] * 2, [call] * _WARM_CALLS)]
+
+    def _graphs(self, contender: Contender, call_us: float, cache: str) -> list[TimedGraph]:
+        """Capture the timed graph; for an aliased residual its undoing twin as well.
+
+        Each replay of the first adds the product to the outputs, each of the second takes it
+        away: the loop repeats one and the same job on values that do not grow.
+        """
+        made = []
+        for alpha in (1.0, -1.0) if contender.aliased else (1.0,):
+            segments = (
+                self._warm_segments(contender, alpha)
+                if cache == "warm"
+                else self._segments(contender, alpha, call_us)
+            )
+            made.append(self._tools.clock.graph(segments))
+        return made
+
+    def _timed(
+        self, contender: Contender, call_us: float, limit_us: float | None
+    ) -> tuple[list[float], bool, int]:
+        """Return samples per call, whether they are censored, and launches in a span."""
+        if limit_us is not None and call_us > _HOPELESS * limit_us + 10.0:
+            call = self._call(contender, self.arena.canary)
+            samples = [call_us, self._tools.clock.once(call), self._tools.clock.once(call)]
+            if clearly_slower(samples, limit_us):
+                return samples, True, 1
+        graphs = self._graphs(contender, call_us, self.task.cache)
+        for graph in graphs:
+            graph.replay()
+        calls = graphs[0].calls
+        wanted = _SAMPLES if call_us * calls < _LONG_US else _LONG_SAMPLES
+        spans: list[float] = []
+        while len(spans) < wanted:
+            span = graphs[len(spans) % len(graphs)].replay()
+            if span.escaped:
+                raise FindingError(Finding(ESCAPED_CLOCK, "the wall clock saw far more time"))
+            spans.append(span.call_us)
+            if limit_us is not None and clearly_slower(spans, limit_us, ratio=CENSOR_RATIO):
+                return spans, True, calls
+        return spans, False, calls
+
+    def _hold_to_floor(self, samples: Sequence[float]) -> None:
+        fault = self._floor.fault(float(np.median(samples)))
+        if fault is not None:
+            raise FindingError(Finding(TOO_FAST, fault))
+
+    def _recheck(self, contender: Contender, buffers: BufferSet, rms: float) -> None:
+        """Check the outputs once more after the timing loop."""
+        kernels = self._tools.kernels
+        kernels.clear()
+        self._checked_run(contender, buffers, rms, _LAST)
+        self._check_bands(contender)
+        reports = kernels.read()
+        if reports[_BANDS]["damaged"] or reports[_SCRATCH_BAND]["damaged"]:
+            self.arena.mend()
+            raise FindingError(Finding(OUT_OF_BOUNDS, "guard bands changed while timing"))
+        found = self._ruler.judge(reports[_LAST], buffers.out.count, rms, "after timing")
+        if found is not None:
+            raise FindingError(found)
+
+    # Evaluating
+
+    def evaluate(self, number: int, row: LtRow, limit_us: float | None) -> Outcome:
+        """Check and time one candidate. Errors of the device itself are not caught here."""
+        begun = time.perf_counter()
+        contender = self.contender(row)
+        if contender is None:
+            return Outcome(
+                number=number,
+                status=Status.REJECTED,
+                failure="illegal algorithm",
+                message="the library refuses this combination",
+            )
+        buffers, rms = self._refresh()
+        try:
+            call_us, seen = self._verify(contender, buffers, rms)
+            samples, censored, launches = self._timed(contender, call_us, limit_us)
+            self._hold_to_floor(samples)
+            if not censored:
+                self._recheck(contender, buffers, rms)
+        except FindingError as error:
+            return Outcome(
+                number=number,
+                status=Status.WRONG_RESULT,
+                failure=error.finding.failure,
+                message=error.finding.message,
+                cost_s=time.perf_counter() - begun,
+            )
+        seen["workspace_bytes"] = contender.algorithm.workspace_bytes
+        seen["waves"] = contender.algorithm.waves
+        return Outcome(
+            number=number,
+            status=Status.OK,
+            samples=tuple(samples),
+            censored=censored,
+            launches=launches,
+            cost_s=time.perf_counter() - begun,
+            properties=seen,
+        )
+
+    # Contests
+
+    def contest(self, rows: Sequence[LtRow], rounds: int, cache: str, seed: int) -> ContestReply:
+        """Time contenders interleaved on fresh inputs, each checked before and after."""
+        failures: dict[int, str] = {}
+        contenders = self._admitted(rows, failures)
+        for buffers in self.arena.sets:
+            self.arena.fill(buffers, self._next_seed())
+        self._prepare_all(aliased=self.task.job.in_place)
+        graphs = {
+            i: self._graphs(contender, call_us, cache)
+            for i, (contender, call_us) in contenders.items()
+        }
+        for graph in (graph for made in graphs.values() for graph in made * 2):
+            graph.replay()
+        samples = self._interleaved(len(rows), graphs, rounds, seed)
+        self._still_right(contenders, graphs, failures, warm=cache == "warm")
+        for i in failures:
+            samples[:, i] = math.nan
+        launches = max((made[0].calls for made in graphs.values()), default=1)
+        return ContestReply(
+            samples=tuple(tuple(float(v) for v in row) for row in samples),
+            failures=failures,
+            launches=launches,
+        )
+
+    def _admitted(
+        self, rows: Sequence[LtRow], failures: dict[int, str]
+    ) -> dict[int, tuple[Contender, float]]:
+        """Check every contender on every kind of input; name those that fail."""
+        made = {i: self.contender(row) for i, row in enumerate(rows)}
+        failures |= {i: "illegal algorithm" for i, c in made.items() if c is None}
+        good = {i: (c, 0.0) for i, c in made.items() if c is not None}
+        buffers = self.arena.sets[0]
+        for name, filling in FILLINGS.items():
+            self._new_canary(ones=name == "negated")
+            self.arena.fill(buffers, self._next_seed(), filling)
+            rms = self.arena.refer(buffers, self.arena.reference)
+            for i, (contender, _) in list(good.items()):
+                try:
+                    good[i] = (contender, self._verify(contender, buffers, rms)[0])
+                except FindingError as error:
+                    failures[i] = error.finding.failure
+                    del good[i]
+        return good
+
+    def _interleaved(
+        self, width: int, graphs: dict[int, list[TimedGraph]], rounds: int, seed: int
+    ) -> Any:
+        """Return samples, shape (rounds, width): each round every contender once, in new order."""
+        rng = np.random.default_rng(seed)
+        samples = np.full((rounds, width), math.nan)
+        for turn in range(rounds):
+            for i in rng.permutation(list(graphs)):
+                made = graphs[int(i)]
+                samples[turn, int(i)] = made[turn % len(made)].replay().call_us
+        return samples
+
+    def _still_right(
+        self,
+        contenders: dict[int, tuple[Contender, float]],
+        graphs: dict[int, list[TimedGraph]],
+        failures: dict[int, str],
+        *,
+        warm: bool,
+    ) -> None:
+        """Check the outputs of the very graphs that were timed, on the first set."""
+        arena, kernels = self.arena, self._tools.kernels
+        buffers = arena.sets[0]
+        arena.fill(buffers, self._next_seed(), PLAIN)
+        rms = arena.refer(buffers, arena.reference)
+        bounds = self._ruler.bounds(rms)
+        for i, (contender, _) in contenders.items():
+            kernels.clear()
+            self._prepare_all(aliased=contender.aliased)
+            graph = graphs[i][0]
+            # An aliased graph that visits the set more than once adds its product repeatedly.
+            once = not warm and graph.calls <= arena.count
+            if once or not contender.aliased:
+                graph.replay()
+            else:
+                self._call(contender, buffers)()
+            kernels.compare(buffers.out, int(arena.reference.data.ptr), bounds, _LAST)
+            self._check_bands(contender)
+            reports = kernels.read()
+            found = self._ruler.judge(reports[_LAST], buffers.out.count, rms, "after timing")
+            if reports[_BANDS]["damaged"] or reports[_SCRATCH_BAND]["damaged"]:
+                arena.mend()
+                found = Finding(OUT_OF_BOUNDS, "guard bands changed while timing")
+            if found is not None:
+                failures[i] = found.failure

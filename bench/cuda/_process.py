@@ -1,0 +1,116 @@
+"""The worker process as the session holds it: started, asked, killed, replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from kernelarc.bench.cuda._protocol import Channel, Fault, Request, WorkerGoneError
+from kernelarc.genomes import InputError, KernelarcError, MissingPartError, StoppedError
+
+_PROGRAM = "kernelarc.bench.cuda._worker"
+_FAULTS: dict[str, type[KernelarcError]] = {
+    "InputError": InputError,
+    "MissingPartError": MissingPartError,
+    "StoppedError": StoppedError,
+}
+CLOSE_S = 5.0
+
+
+class WorkerProcess:
+    """One worker: its own process group, dead when this process is.
+
+    It loads its libraries as soon as it starts but makes no CUDA context before it is asked
+    something, so one can stand by to replace another.
+
+    Args:
+        ordinal: Which device.
+    """
+
+    def __init__(self, ordinal: int) -> None:
+        mine, theirs = socket.socketpair()
+        ends, self._lifeline = os.pipe()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
+        command = [sys.executable, "-m", _PROGRAM, str(theirs.fileno()), str(ends), str(ordinal)]
+        try:
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=(theirs.fileno(), ends),
+                stdin=subprocess.DEVNULL,
+                stdout=self._errors,
+                stderr=self._errors,
+                start_new_session=True,
+                env=_environment(),
+            )
+        finally:
+            theirs.close()
+            os.close(ends)
+        self.channel = Channel(mine)
+
+    @property
+    def pid(self) -> int:
+        """The worker's process id, which is its group's as well."""
+        return self._process.pid
+
+    def ask(self, verb: str, *, timeout_s: float, **arguments: Any) -> Any:
+        """Send a request and wait for its answer.
+
+        Raises:
+            KernelarcError: The worker says what is wrong with the request or the machine.
+            WorkerGoneError: It died.
+            TimeoutError: It did not answer in time.
+        """
+        self.channel.send(Request(verb=verb, arguments=arguments))
+        return checked(self.channel.receive(timeout_s))
+
+    def last_words(self) -> str:
+        """Return the last line that the worker wrote, for the message about its death."""
+        self._errors.seek(0)
+        lines = self._errors.read()[-4000:].decode(errors="replace").strip().splitlines()
+        return lines[-1][:300] if lines else ""
+
+    def kill(self) -> None:
+        """End the worker and all that it started, now."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._reap()
+
+    def close(self) -> None:
+        """Ask the worker to end; kill it if it does not."""
+        with contextlib.suppress(WorkerGoneError):
+            self.channel.send(Request(verb="close"))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(CLOSE_S)
+        self.kill()
+
+    def _reap(self) -> None:
+        self._process.wait()
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+            self.channel.close()
+            self._errors.close()
+
+
+def checked(answer: Any) -> Any:
+    """Return an answer, or raise what it says went wrong."""
+    if isinstance(answer, Fault):
+        kind = _FAULTS.get(answer.kind, StoppedError)
+        text = answer.message if answer.kind else f"the device worker failed: {answer.message}"
+        raise kind(text)
+    return answer
+
+
+def _environment() -> dict[str, str]:
+    """Let the worker import this very package, wherever it was imported from."""
+    root = str(Path(sys.modules["kernelarc"].__path__[0]).parent)
+    known = os.environ.get("PYTHONPATH")
+    path = root if not known else os.pathsep.join([root, known])
+    return {**os.environ, "PYTHONPATH": path, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
