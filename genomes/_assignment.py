@@ -11,6 +11,7 @@ import numpy as np
 
 from kernelarc.genomes._alleles import Allele
 from kernelarc.genomes._causes import why_empty
+from kernelarc.genomes._component import Component
 from kernelarc.genomes._draw import draw_below
 from kernelarc.genomes._errors import InputError, NothingValidError, nearest
 from kernelarc.genomes._genome import Genome
@@ -45,7 +46,7 @@ class Assignments:
     def _readers(self) -> tuple[Any, ...]:
         layout = self.layout
         return tuple(
-            (p, domain.name, domain.place, domain.at, layout.parents[p], layout.whens[p])
+            (p, domain.name, domain.find, layout.parents[p], layout.whens[p])
             for p, domain in enumerate(layout.domains)
         )
 
@@ -53,18 +54,23 @@ class Assignments:
         """Return the assignment with inactive genes off, or one line why there is none."""
         if isinstance(alleles, Genome):
             alleles = alleles.alleles()
-        found = Assignment(self._count)
+        found, name, read = Assignment(self._count), "", 0
         places, values = found.places, found.values
-        for position, name, place_of, at, parent, when in self._readers:
-            if parent is not None and places[parent] not in when:
-                continue
-            if name not in alleles:
-                return f"gene {name!r} is missing"
-            place = place_of(alleles[name])
-            if place < 0:
-                return f"gene {name!r} has no allele {alleles[name]!r}"
-            places[position], values[position] = place, at(place)
-        return self._unknown(alleles) or found
+        try:
+            for position, name, find, parent, when in self._readers:
+                if parent is not None and places[parent] not in when:
+                    continue
+                value = alleles[name]
+                entry = find((type(value), value))
+                if entry is None:
+                    return f"gene {name!r} has no allele {value!r}"
+                places[position], values[position] = entry
+                read += 1
+        except KeyError:
+            return f"gene {name!r} is missing"
+        except TypeError:  # not hashable, so no allele at all
+            return f"gene {name!r} has no allele {alleles[name]!r}"
+        return found if read == len(alleles) else self._unknown(alleles) or found
 
     def _unknown(self, alleles: Mapping[str, Allele]) -> str:
         known = self.layout.places
@@ -111,15 +117,33 @@ class Assignments:
         """
         found = Assignment(self._count)
         if self._exact_total:
-            rank = draw_below(self._exact_total, rng)
-            for component in self.layout.components:
-                rank, own = divmod(rank, component.total)
-                component.write(own, found.places, found.values)
+            self._write(draw_below(self._exact_total, rng), found)
             return found
         for component in self.layout.components:
             if not component.sample(rng, found.places, found.values):
                 raise NothingValidError(why_empty(self.layout.route, component))
         return found
+
+    @cached_property
+    def _loose(self) -> tuple[Any, ...]:
+        """Position, cardinality and allele at an index, of the genes that nothing binds."""
+        singles = [c.positions[0] for c in self.layout.components if c.is_loose]
+        domains = self.layout.domains
+        return tuple((p, domains[p].cardinality, domains[p].at) for p in singles)
+
+    @cached_property
+    def _linked(self) -> tuple[Component, ...]:
+        return tuple(component for component in self.layout.components if not component.is_loose)
+
+    def _write(self, rank: int, found: Assignment) -> None:
+        """Write the legal assignment of a rank; all components are exact."""
+        places, values = found.places, found.values
+        for position, cardinality, at in self._loose:
+            rank, place = divmod(rank, cardinality)
+            places[position], values[position] = place, at(place)
+        for component in self._linked:
+            rank, own = divmod(rank, component.total)
+            component.write(own, places, values)
 
     def each(self) -> Iterator[Assignment]:
         """Yield every legal assignment: one object, overwritten each time."""
@@ -145,10 +169,11 @@ class Assignments:
         numbers: list[float] = []
         for domain in self.layout.domains:
             if domain.name in alleles:
-                place = domain.place(alleles[domain.name])
-                if place < 0:
-                    raise InputError(f"gene {domain.name!r} has no allele {alleles[domain.name]!r}")
-                numbers += domain.code(place)
+                value = alleles[domain.name]
+                entry = domain.find((type(value), value))
+                if entry is None:
+                    raise InputError(f"gene {domain.name!r} has no allele {value!r}")
+                numbers += domain.code(entry[0])
             else:
                 numbers += domain.off
         return numbers

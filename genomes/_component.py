@@ -41,6 +41,11 @@ class Component:
     ) -> None:
         self.positions, self.rules, self.links = tuple(positions), tuple(rules), links
 
+    @property
+    def is_loose(self) -> bool:
+        """Whether it is a single gene that nothing binds."""
+        return len(self.positions) == 1 and not self.rules
+
     @cached_property
     def _built(self) -> tuple[Graph, tuple[Rule, ...]]:
         narrow = [rule for rule in self.rules if not self._is_wide(rule)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 from kernelarc.genomes._alleles import Allele, allele_key, allele_text
@@ -18,22 +18,23 @@ class Domain:
     Attributes:
         name: The gene's name.
         cardinality: Number of alleles.
-        place: Index of an allele, -1 for what is no allele of the gene.
+        find: Takes ``(type(value), value)``; gives the allele's index and the allele itself, or
+            None for what is no allele of the gene. Raises TypeError for what has no hash.
         at: Allele at an index.
         text: ``"name":allele`` at an index, as it stands in a genome's canonical text.
         code: The gene's encoding at an index.
         off: Its encoding when switched off.
     """
 
-    __slots__ = ("at", "cardinality", "code", "name", "off", "place", "text")
+    __slots__ = ("at", "cardinality", "code", "find", "name", "off", "text")
 
     def __init__(self, gene: Gene) -> None:
         self.name = gene.name
         self.cardinality = gene.cardinality
         self.off = (-1.0,) * gene.width
-        self.place: Callable[[Any], int] = gene.index
-        self.at: Callable[[int], Allele] = gene.at
         prefix = json.dumps(gene.name) + ":"
+        self.find: Callable[[tuple[type, Any]], tuple[int, Allele] | None] = _computed(gene)
+        self.at: Callable[[int], Allele] = gene.at
         self.text: Callable[[int], str] = lambda place: prefix + allele_text(gene.at(place))
         self.code: Callable[[int], tuple[float, ...]] = lambda place: gene.encode(gene.at(place))
         if self.cardinality <= LISTED_LIMIT:
@@ -41,21 +42,17 @@ class Domain:
 
     def _list(self, gene: Gene, prefix: str) -> None:
         values = gene.values()
-        index = {allele_key(value): place for place, value in enumerate(values)}
-        self.place = _looked_up(index)
+        known = {allele_key(value): (place, value) for place, value in enumerate(values)}
+        plain = not any(isinstance(value, tuple) for value in values)
+        self.find = known.get if plain else lambda key: known.get(allele_key(key[1]))
         self.at = values.__getitem__
         self.text = [prefix + allele_text(value) for value in values].__getitem__
         self.code = [gene.encode(value) for value in values].__getitem__
 
 
-def _looked_up(index: dict[Hashable, int]) -> Callable[[Any], int]:
-    find = index.get
+def _computed(gene: Gene) -> Callable[[tuple[type, Any]], tuple[int, Allele] | None]:
+    def find(key: tuple[type, Any]) -> tuple[int, Allele] | None:
+        place = gene.index(key[1])
+        return None if place < 0 else (place, gene.at(place))
 
-    def place(value: Any) -> int:
-        kind = type(value)
-        try:
-            return find((kind, value) if kind is not tuple else allele_key(value), -1)
-        except TypeError:  # not hashable, so no allele at all
-            return -1
-
-    return place
+    return find

@@ -219,9 +219,10 @@ class Space:
 
     def diff(self, before: Genome, after: Genome) -> tuple[GeneChange, ...]:
         """Return the genes in which two genomes differ, in the space's order."""
+        olds, news = before.alleles(), after.alleles()
         changes = []
         for name in self.names:
-            old, new = before.get(name), after.get(name)
+            old, new = olds.get(name), news.get(name)
             if old is None and new is None:
                 continue
             if old is None or new is None or not same_allele(old, new):
