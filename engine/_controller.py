@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import Counter
 from collections.abc import Mapping
+from itertools import accumulate
 
 from kernelarc.engine._arena import Tally
 
@@ -11,6 +13,10 @@ from kernelarc.engine._arena import Tally
 _EVEN_PART = 0.5
 # An island's gain counts as if it had made this many average candidates beforehand.
 _PRIOR_CANDIDATES = 10
+# Multiples of the golden ratio's fraction fill [0, 1) evenly, however many are taken.
+_GOLDEN = 0.6180339887498949
+# Log-gains in all below which there is nothing to learn from.
+_LEAST_GAIN = 1e-9
 
 
 def shares(tallies: Mapping[str, Tally]) -> dict[str, float]:
@@ -24,7 +30,7 @@ def shares(tallies: Mapping[str, Tally]) -> dict[str, float]:
     even = 1 / len(tallies)
     gain = sum(t.gain for t in tallies.values())
     judged = sum(t.judged for t in tallies.values())
-    if gain <= 0:
+    if judged == 0 or gain < _LEAST_GAIN:
         return dict.fromkeys(tallies, even)
     mean = gain / judged
     scores = {
@@ -40,8 +46,9 @@ def shares(tallies: Mapping[str, Tally]) -> dict[str, float]:
 def allocate(tallies: Mapping[str, Tally], waiting: Mapping[str, int], n: int) -> dict[str, int]:
     """Divide ``n`` candidates among the awake islands.
 
-    Each slot goes to the island that is furthest behind its share; ties go by name order. No
-    random number is drawn.
+    The slots are laid evenly over the cumulated shares, from an offset that moves with the
+    number of candidates so far: over rounds of any size everybody gets its share, and no random
+    number is drawn.
 
     Args:
         tallies: Outcomes so far.
@@ -49,12 +56,13 @@ def allocate(tallies: Mapping[str, Tally], waiting: Mapping[str, int], n: int) -
         n: Slots to give.
     """
     wanted = shares(tallies)
-    given = {name: t.judged + waiting.get(name, 0) for name, t in tallies.items()}
-    total = sum(given.values())
+    if not wanted or n <= 0:
+        return {}
+    so_far = sum(t.judged for t in tallies.values()) + sum(waiting.values())
+    offset = (so_far * _GOLDEN) % 1.0
+    names, ends = list(wanted), list(accumulate(wanted.values()))
     slots: Counter[str] = Counter()
-    for _ in range(n if wanted else 0):
-        total += 1
-        name = max(wanted, key=lambda k: wanted[k] * total - given[k])
-        given[name] += 1
-        slots[name] += 1
-    return {name: slots[name] for name in tallies if slots[name]}
+    for slot in range(n):
+        place = bisect(ends, (slot + offset) / n * ends[-1])
+        slots[names[min(place, len(names) - 1)]] += 1
+    return {name: slots[name] for name in names if slots[name]}

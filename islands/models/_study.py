@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kernelarc.genomes import Allele, Gene, Genome, Judged, Space, Status, same_allele
+from kernelarc.genomes import Allele, Gene, Genome, Judged, Space, same_allele
 from kernelarc.islands._population import fitness_of
 from kernelarc.islands._settings import IslandSettings
 from kernelarc.islands._turn import Turn
 from kernelarc.islands.models._axes import Axis
-from kernelarc.islands.models._window import window
+from kernelarc.islands.models._window import telling, window
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.distributions import BaseDistribution
     from optuna.samplers import TPESampler
+    from optuna.storages import InMemoryStorage
     from optuna.trial import FrozenTrial
 
-_FAILED = {
-    Status.COMPILE_ERROR,
-    Status.LAUNCH_ERROR,
-    Status.WRONG_RESULT,
-    Status.TIMEOUT,
-}
 _STUDIES = 8
 _SUGGESTIONS = 3
 
@@ -67,12 +62,14 @@ class StudyProposer:
         self._branches = [gene for gene in self._free if gene.name in parents]
         self._axes: dict[str, Axis] = {}
         self._trials: dict[str, FrozenTrial] = {}
-        self._studies: dict[tuple[object, ...], tuple[list[str], Study]] = {}
+        self._studies: dict[tuple[object, ...], tuple[list[str], InMemoryStorage]] = {}
 
-    def propose(self, turn: Turn, parent: Genome | None) -> Genome | None:
+    def propose(
+        self, turn: Turn, parent: Genome | None, draft: Callable[[], Genome | None]
+    ) -> Genome | None:
         """Return what the study suggests, repaired, or None where it knows too little."""
         log = window(turn.view, self._space.route, self._settings.study_window)
-        log = [judged for judged in log if self._telling(judged)]
+        log = [judged for judged in log if telling(judged)]
         if len(log) < self._settings.study_startup:
             return None
         with _quiet():
@@ -94,18 +91,19 @@ class StudyProposer:
 
         key = tuple(sorted((branch or {}).items()))
         wanted = [judged.evaluation.candidate.genome.fingerprint for judged in log]
-        known, study = self._studies.pop(key, ([], None))
-        if study is None or wanted[: len(known)] != known:
-            known, study = [], optuna.create_study(direction="minimize")
-        study.add_trials([self._trial(judged) for judged in log[len(known) :]])
-        self._studies[key] = (wanted, study)
+        known, storage = self._studies.pop(key, ([], None))
+        if storage is None or wanted[: len(known)] != known:
+            known, storage = [], optuna.storages.InMemoryStorage()
+            optuna.create_study(study_name=self.name, storage=storage, direction="minimize")
+        # A Study object remembers the trials that a sampler first saw through it: one that is
+        # extended is opened anew, or the sampler would go on without the new trials.
+        optuna.load_study(study_name=self.name, storage=storage).add_trials(
+            [self._trial(judged) for judged in log[len(known) :]]
+        )
+        self._studies[key] = (wanted, storage)
         while len(self._studies) > _STUDIES:
             del self._studies[next(iter(self._studies))]
-        return study
-
-    def _telling(self, judged: Judged) -> bool:
-        status = judged.evaluation.status
-        return status in _FAILED or (status is Status.OK and fitness_of(judged) is not None)
+        return optuna.load_study(study_name=self.name, storage=storage)
 
     def _axis(self, gene: Gene) -> Axis:
         if gene.name not in self._axes:
