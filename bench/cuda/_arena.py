@@ -141,7 +141,7 @@ class Arena:
         wanted += [(out, job.out_dtype)] * job.residual
         sizes = [count * dtype_bytes(dtype) for count, dtype in wanted]
         spans = [BAND_BYTES + -(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes]
-        block = self._cp.cuda.alloc(sum(spans) + 2 * BAND_BYTES + _ALIGNMENT)
+        block = self._cp.cuda.alloc(sum(spans) + len(spans) * BAND_BYTES + _ALIGNMENT)
         start = int(block.ptr) + (-int(block.ptr)) % _ALIGNMENT
         tensors: list[Tensor] = []
         bands: list[int] = []

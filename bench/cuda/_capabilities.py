@@ -29,7 +29,7 @@ _CAP = {
 }
 _LISTED_CUSTOMS = 1024
 _PROBES = 256
-_BASES = 12
+_BASES = 8
 _SCHEMES = (1, 2, 4)
 _SPLITS = (
     *range(1, 17), 18, 20, 22, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128
@@ -160,7 +160,12 @@ def sift(
     bases = [*seeds, *(tuple(int(v) for v in row) for row in taken)][:_BASES]
     if not bases:
         return None
-    narrow: dict[str, Any] = {field: _taken(domain, field, place, bases, check) for field, place in _PLACES.items()}
+    narrow: dict[str, Any] = {
+        field: _taken(domain, field, place, bases, check) for field, place in _PLACES.items()
+    }
+    for field in _UNDECLARED:
+        if len(narrow[field]) == len(getattr(domain, field)):
+            narrow[field] = (0,)  # taken whatever it says: the algorithm does not read it
     return replace(domain, **narrow)
 
 
@@ -174,6 +179,10 @@ _PLACES = {
     "inners": 7,
     "clusters": 8,
 }
+
+
+_UNDECLARED = ("inners", "clusters")
+"""Attributes without a capability: their numbers come from the binding's enumerations."""
 
 
 def _probe(domain: LtAlgoDomain, rng: np.random.Generator, tail: tuple[int, int]) -> list[int]:

@@ -88,7 +88,10 @@ class Matmul:
         self._kinds = attribute_types(lt)
         self._initial: dict[int, NDArray[np.uint64] | None] = {}
         self._blob = np.zeros(_BLOB_WORDS, dtype=np.uint64)
+        self._blob_address = int(self._blob.ctypes.data)
         self._result = np.zeros(1, dtype=lt.matmul_heuristic_result_dtype)
+        self._result_address = int(self._result.ctypes.data)
+        self._state, self._needed = self._result["state"], self._result["workspace_size"]
         self._alphas = {s: np.array([s], dtype=np.float32) for s in (1.0, -1.0)}
         self._beta = np.array([1.0 if job.residual else 0.0], dtype=np.float32)
 
@@ -165,36 +168,34 @@ class Matmul:
             np.ascontiguousarray(rows[:, place].astype(kind))
             for place, kind in enumerate(self._kinds)
         ]
-        status = np.zeros(len(rows), dtype=np.int64)
-        needed = np.zeros(len(rows), dtype=np.int64)
-        algos, ceilings = rows[:, 0].tolist(), rows[:, 9].tolist()
-        for i, (algo, ceiling) in enumerate(zip(algos, ceilings, strict=True)):
-            status[i], needed[i] = self._ask(algo, ceiling, columns, i)
-        return status, needed
+        starts = [(column.ctypes.data, column.itemsize) for column in columns]
+        answers = [
+            self._ask(algo, ceiling, starts, i)
+            for i, (algo, ceiling) in enumerate(zip(*rows[:, (0, 9)].T.tolist(), strict=True))
+        ]
+        found = np.array(answers, dtype=np.int64).reshape(-1, 2)
+        return found[:, 0], found[:, 1]
 
     def _ask(
-        self, algo: int, ceiling: int, columns: Sequence[NDArray[Any]], i: int
+        self, algo: int, ceiling: int, starts: Sequence[tuple[int, int]], i: int
     ) -> tuple[int, int]:
+        """Ask about row ``i`` of columns that start at these addresses."""
         start = self._start(algo)
         if start is None:
             return -1, 0
         self._blob[:] = start
-        blob = self._blob.ctypes.data
+        blob, result = self._blob_address, self._result_address
         put = self.lt.matmul_algo_config_set_attribute
         try:
-            for place in range(1, len(columns)):
-                column = columns[place]
-                size = column.itemsize
-                put(blob, place, column.ctypes.data + i * size, size)
-            self.lt.matmul_algo_check(
-                self.handle, *self._descriptors, blob, self._result.ctypes.data
-            )
+            for place in range(1, len(starts)):
+                address, size = starts[place]
+                put(blob, place, address + i * size, size)
+            self.lt.matmul_algo_check(self.handle, *self._descriptors, blob, result)
         except Exception as error:
             return status_of(error) or -1, 0
-        found = self._result[0]
-        if int(found["state"]) != 0:
-            return int(found["state"]), 0
-        needed = int(found["workspace_size"])
+        state, needed = int(self._state[0]), int(self._needed[0])
+        if state != 0:
+            return state, 0
         return (REFUSED_WORKSPACE if needed > ceiling else 0), needed
 
     def algorithm(self, row: LtRow) -> Algorithm | None:

@@ -42,6 +42,7 @@ from kernelarc.genomes import (
 _MOST_BENCHES = 24
 _LIBRARY_EDGE_BYTES = 1 << 20
 _WARM_UP_S = 0.05
+_LEAST_SCRATCH = 1 << 20
 
 
 class Workbench:
@@ -115,14 +116,15 @@ class Workbench:
             job = MatmulJob(m=2048, n=2048, k=2048, dtype="bfloat16", out_dtype="bfloat16")
         matmul = Matmul(self._lt, self._handle, job, Side())
         arena = Arena(self._cp, tools.kernels, tools.stream, job, 0)
-        algorithm = matmul.algorithm(matmul.heuristics(0)[0])
+        algorithm = matmul.algorithm(matmul.heuristics(_LEAST_SCRATCH)[0])
         if algorithm is None:
             raise InputError("the library refuses its own first heuristic")
         arena.fill(arena.sets[0], self._seed)
         addresses = arena.sets[0].addresses(False)
+        scratch = (tools.scratch, _LEAST_SCRATCH)
 
         def product() -> None:
-            matmul.launch(algorithm, addresses, (0, 0), tools.stream.ptr)
+            matmul.launch(algorithm, addresses, scratch, tools.stream.ptr)
 
         times = sorted(tools.clock.once(product) for _ in range(9))
         matmul.close()
@@ -133,7 +135,8 @@ class Workbench:
     def open(self, tasks: Sequence[Task], seed: int) -> None:
         """Take a problem."""
         self._tasks, self._seed = tuple(tasks), seed
-        self._tools = self._instruments(max(t.job.workspace_bytes for t in tasks))
+        ceilings = [task.job.workspace_bytes for task in tasks]
+        self._tools = self._instruments(max(*ceilings, _LEAST_SCRATCH))
         self._warm_up()
 
     def _instruments(self, ceiling: int) -> Instruments:
@@ -166,7 +169,7 @@ class Workbench:
 
     def _ready(self) -> Instruments:
         if self._tools is None:
-            self._tools = self._instruments(0)
+            self._tools = self._instruments(_LEAST_SCRATCH)
         return self._tools
 
     def _matmul(self, workload: int) -> Matmul:

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+import traceback
 from collections import deque
 from typing import Any
 
@@ -67,6 +68,7 @@ class Worker:
         except KernelarcError as error:
             answer = Fault(kind=type(error).__name__, message=str(error))
         except Exception as error:
+            traceback.print_exc()
             answer = Fault(kind="", message=_line(error))
         self._channel.send(answer)
 
@@ -83,6 +85,7 @@ class Worker:
         try:
             outcome = self._bench.evaluate(workload, number, row, limit_us)
         except Exception as error:
+            traceback.print_exc()
             lost = self._bench.broken()
             outcome = Outcome(
                 number=number,
