@@ -62,6 +62,7 @@ from kernelarc.bench._statistics import (
     reaches,
     rounds_needed,
 )
+from kernelarc.bench.cpu import CpuDevice, CpuLimits, naive_gemm_route
 from kernelarc.bench.replay import (
     Recording,
     ReplayDevice,
@@ -77,6 +78,8 @@ __all__ = [
     "LOCK_DIR_VARIABLE",
     "CacheFlush",
     "Comparison",
+    "CpuDevice",
+    "CpuLimits",
     "Device",
     "DeviceLock",
     "Floor",
@@ -119,6 +122,7 @@ __all__ = [
     "make_inputs",
     "measurement_of",
     "median_estimate",
+    "naive_gemm_route",
     "noise_floor",
     "numpy_dtype",
     "paired_speedup",

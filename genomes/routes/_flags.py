@@ -23,7 +23,7 @@ FLAGS: dict[str, FlagTable] = {
     "relaxed_math": {False: (), True: _RELAXED},
 }
 
-BASE_FLAGS = ("-std=gnu11", "-march=native", "-fPIC", "-shared", "-pthread", "-w")
+BASE_FLAGS = ("-std=gnu11", "-march=native", "-w")
 """Of every kernel. Warnings are off: sources are ours and tested, the pool is in a hurry."""
 
 

@@ -53,7 +53,7 @@ class Route:
             that takes no part is passed as NULL; a Python scalar as ``const double *``.
         flags: Compiler flags by gene and allele. Every other gene becomes macros
             (``macros_of``).
-        base_flags: Compiler flags of every genome.
+        base_flags: Compiler flags of every genome; those that make a shared library are added.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Route:
     symbol: str
     arguments: tuple[str, ...]
     flags: Mapping[str, FlagTable] = field(default_factory=dict)
-    base_flags: tuple[str, ...] = ()
+    base_flags: tuple[str, ...] = ("-O2", "-march=native")
 
     def __post_init__(self) -> None:
         if not _WORD.fullmatch(self.symbol):
