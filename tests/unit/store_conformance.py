@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit import store_records as records
+from tests.unit import store_strategies as records
 from tests.unit.store_records import (
     ELSEWHERE,
     HERE,
