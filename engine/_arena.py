@@ -36,6 +36,7 @@ class Arena:
     """State of one workload, changed only by the fold over the log (``CampaignState``).
 
     Attributes:
+        key: The workload's fingerprint.
         islands: The awake ones by name, in a fixed order.
         asleep: Why each of the others proposes nothing.
         view: The whole log of this workload.
@@ -52,6 +53,7 @@ class Arena:
         share_log: bool,
     ) -> None:
         self.workload = workload
+        self.key = workload.fingerprint
         self.spaces = dict(spaces)
         self.asleep = {i.name: why for i in islands if (why := i.asleep()) is not None}
         self.islands = {i.name: i for i in islands if i.name not in self.asleep}

@@ -67,7 +67,7 @@ class Asker:
                 self._fill(draft, n)
             if draft.accepted:
                 return draft.finish(self._state.next_number)
-            self._exhausted.add(arena.workload.fingerprint)
+            self._exhausted.add(arena.key)
         return None
 
     def _pick(self) -> Arena:
@@ -82,7 +82,7 @@ class Asker:
 
     def _forced(self, draft: _Draft, n: int) -> None:
         arena = draft.arena
-        firsts = self._firsts.get(arena.workload.fingerprint, ())
+        firsts = self._firsts.get(arena.key, ())
         draft.offer(list(islice((f for f in firsts if draft.fresh(f[1])), n)))
         allowed = int(_ATTRIBUTION_START + _ATTRIBUTION_PART * arena.evaluated)
         room = min(draft.missing(n), allowed - arena.attribution.spent)
@@ -106,13 +106,13 @@ class Asker:
 
     def _ask(self, draft: _Draft, name: str, k: int, attempt: int) -> list[Proposal]:
         arena = draft.arena
-        rng = stream(self._seed, name, arena.workload.fingerprint, draft.number, attempt)
+        rng = stream(self._seed, name, arena.key, draft.number, attempt)
         return arena.islands[name].ask(k, rng, arena.view_of(name))[:k]
 
     def _fill(self, draft: _Draft, n: int) -> None:
         """Complete a round by even sampling, and small spaces by what enumeration finds left."""
         arena = draft.arena
-        rng = stream(self._seed, ENGINE, arena.workload.fingerprint, draft.number)
+        rng = stream(self._seed, ENGINE, arena.key, draft.number)
         spaces = list(arena.spaces.values())
         for _ in range(_FILL_TRIES):
             if not draft.missing(n):
@@ -128,7 +128,7 @@ class Asker:
         arena = draft.arena
         if sum(space.size().legal for space in arena.spaces.values()) > _ENUMERATE_LIMIT:
             return
-        unseen = self._unseen.setdefault(arena.workload.fingerprint, _enumerate(arena))
+        unseen = self._unseen.setdefault(arena.key, _enumerate(arena))
         while draft.missing(n):
             chunk = list(islice(unseen, draft.missing(n)))
             if not chunk:
@@ -204,7 +204,7 @@ class _Draft:
             Candidate(
                 number=first + place,
                 round=self.number,
-                workload=self.arena.workload.fingerprint,
+                workload=self.arena.key,
                 island=island,
                 mutation=proposal.mutation,
                 genome=proposal.genome,

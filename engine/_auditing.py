@@ -109,7 +109,7 @@ class Auditor:
             unit.append(
                 ContestRecord(
                     purpose="audit",
-                    workload=arena.workload.fingerprint,
+                    workload=arena.key,
                     subject=name,
                     against=baseline,
                     contest=contest,

@@ -109,7 +109,7 @@ class Judge:
         crash_point("after-confirm")
         return verdict, ContestRecord(
             purpose="confirm",
-            workload=arena.workload.fingerprint,
+            workload=arena.key,
             subject=fingerprint(judged),
             against=fingerprint(incumbent),
             contest=contest,
@@ -137,7 +137,7 @@ class Judge:
         return Conclusion(
             kind=ConclusionKind.TRAP,
             operator=arena.workload.operator,
-            workload=arena.workload.fingerprint,
+            workload=arena.key,
             route=evaluation.candidate.genome.route,
             island=evaluation.candidate.island,
             why=f"{where}: {len(closed.evidence)} of {len(closed.evidence)} genomes tried there "
@@ -182,7 +182,7 @@ class Attributor:
         """Yield one unit per win that can be drawn now; at the end, of all that wait."""
         waiting = {(c.workload, c.genome.fingerprint) for c in self._state.pending.values()}
         for arena in self._state.arenas.values():
-            key = arena.workload.fingerprint
+            key = arena.key
             for job in list(arena.attribution.jobs):
                 reverts = [g.fingerprint for g in job.reverts.values()]
                 seen = all(arena.view.evaluated(f) and (key, f) not in waiting for f in reverts)
@@ -192,7 +192,7 @@ class Attributor:
     def _draw(self, arena: Arena, job: Job) -> list[Entry]:
         kept, record = self._gain_kept(arena, job)
         conclusion = win(
-            job, needed_changes(job, kept), arena.workload.operator, arena.workload.fingerprint
+            job, needed_changes(job, kept), arena.workload.operator, arena.key
         )
         return [conclusion] if record is None else [record, conclusion]
 
@@ -225,7 +225,7 @@ class Attributor:
             kept[gene] = ratio is not None and ratio.high >= 1.0
         return kept, ContestRecord(
             purpose="attribute",
-            workload=arena.workload.fingerprint,
+            workload=arena.key,
             subject=child.fingerprint,
             against=next(iter(reverts.values())).fingerprint,
             contest=contest,

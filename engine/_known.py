@@ -17,7 +17,7 @@ _REUSED = 16
 def _earlier(arena: Arena, reader: StoreReader, campaign: int) -> Iterator[Known]:
     """Yield what campaigns before this one know; a later one must not change a resumed one."""
     environment = reader.campaign(campaign).environment.fingerprint
-    for known in reader.known(environment, arena.workload.fingerprint):
+    for known in reader.known(environment, arena.key):
         if known.campaign < campaign:
             yield known
 

@@ -240,11 +240,11 @@ def _facts(ground: Ground, state: CampaignState, session: Session) -> dict[str, 
         "seed": ground.settings.seed,
         "budget": ground.settings.budget,
         "seconds": ground.settings.seconds,
-        "workloads": {a.workload.fingerprint: a.workload.label for a in arenas},
+        "workloads": {a.key: a.workload.label for a in arenas},
         "routes": sorted({route for a in arenas for route in a.spaces}),
         "awake": sorted({name for a in arenas for name in a.islands}),
         "asleep": {name: why for a in arenas for name, why in a.asleep.items()},
-        "baseline": {a.workload.fingerprint: session.baseline_name(a.workload) for a in arenas},
+        "baseline": {a.key: session.baseline_name(a.workload) for a in arenas},
     }
 
 
