@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelarc.bench import CpuDevice, Device, ReplayDevice, load_recording
-from kernelarc.engine._limits import refuse_absurd
 from kernelarc.engine._settings import CampaignSettings
 from kernelarc.genomes import InputError, Problem, builtin_operators, builtin_problem, nearest
 
@@ -48,9 +47,7 @@ def resolve_target(settings: CampaignSettings) -> Target:
     if settings.device == "replay":
         raise InputError("device 'replay' needs a recorded space (.json or .json.gz) as target")
     device = _device(settings.device or "cpu")
-    problem = builtin_problem(name, settings.axes, options=settings.options)
-    refuse_absurd(problem)
-    return Target(device, problem)
+    return Target(device, builtin_problem(name, settings.axes, options=settings.options))
 
 
 def device_for(settings: CampaignSettings) -> Device:
