@@ -66,6 +66,49 @@ FILLINGS = {
 }
 
 
+def _counts(job: MatmulJob) -> tuple[int, int, int]:
+    """Return the elements of A, B and the output."""
+    return job.batch * job.m * job.k, job.batch * job.n * job.k, job.batch * job.m * job.n
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """How a job's memory is laid out.
+
+    Attributes:
+        count: Buffer sets that timed calls rotate over.
+        swept: Whether the sets do not exceed twice the cache, so that it is swept as well.
+        total_bytes: Device memory in all, intermediate float64 copies included.
+    """
+
+    count: int
+    swept: bool
+    total_bytes: int
+
+    @classmethod
+    def of(cls, job: MatmulJob, l2_bytes: int) -> Needs:
+        """Lay a job out on a device with such a cache."""
+        a, b, out = _counts(job)
+        outputs = out * dtype_bytes(job.out_dtype)
+        touched = (a + b) * dtype_bytes(job.dtype) + outputs
+        count = max(2, min(-(-2 * l2_bytes // touched) + 1, MOST_SETS))
+        one = touched + (outputs if job.residual else 0) + 16 * BAND_BYTES
+        total = (count + 1) * one + outputs + 8 * (a + b + 2 * out)
+        return cls(count, count * touched <= 2 * l2_bytes, total)
+
+    def demand(self, job: MatmulJob, free: int) -> None:
+        """Refuse a job that does not fit.
+
+        Raises:
+            InputError: The message says the need and what there is.
+        """
+        if self.total_bytes > free:
+            raise InputError(
+                f"the problem M={job.m} N={job.n} K={job.k} needs "
+                f"{self.total_bytes / 2**30:.1f} GiB of device memory, {free / 2**30:.1f} are free"
+            )
+
+
 class Arena:
     """All device memory of one job.
 
@@ -76,22 +119,18 @@ class Arena:
         job: Whose tensors.
         l2_bytes: The device's cache: sets rotate over more than twice as much.
 
-    Raises:
-        InputError: The device has too little free memory.
     """
 
     def __init__(self, cupy: Any, kernels: Kernels, stream: Any, job: MatmulJob, l2_bytes: int):
         self.job = job
         self._cp, self._kernels, self._stream = cupy, kernels, stream
-        self.set_bytes = self._footprint()
-        self.count = max(2, min(-(-2 * l2_bytes // self.set_bytes) + 1, MOST_SETS))
-        self.swept = self.count * self.set_bytes <= 2 * l2_bytes
-        self._demand()
+        self.needs = Needs.of(job, l2_bytes)
+        self.count, self.swept = self.needs.count, self.needs.swept
         self._bands: list[int] = []
         self.sets = [self._set() for _ in range(self.count)]
         self.canary = self._set()
         self.bands = cupy.array(self._bands, dtype=cupy.uint64)
-        self.scratch = cupy.cuda.alloc(self._out_bytes())
+        self.scratch = cupy.cuda.alloc(_counts(job)[2] * dtype_bytes(job.out_dtype))
         self.reference = cupy.empty(self._out_shape(), dtype=cupy.float64)
         self.canary_reference = cupy.empty(self._out_shape(), dtype=cupy.float64)
         self._extent = cupy.zeros(2, dtype=cupy.float64)
@@ -99,43 +138,13 @@ class Arena:
         self.scales = cupy.ones(2, dtype=cupy.float32)
         self.product_scale = self._scale()
 
-    # Sizes
-
-    def _counts(self) -> tuple[int, int, int]:
-        job = self.job
-        return job.batch * job.m * job.k, job.batch * job.n * job.k, job.batch * job.m * job.n
-
-    def _out_bytes(self) -> int:
-        return self._counts()[2] * dtype_bytes(self.job.out_dtype)
-
     def _out_shape(self) -> tuple[int, int, int]:
         return self.job.batch, self.job.m, self.job.n
-
-    def _footprint(self) -> int:
-        """Bytes that one call touches at least."""
-        a, b, _ = self._counts()
-        return (a + b) * dtype_bytes(self.job.dtype) + self._out_bytes()
-
-    @property
-    def total_bytes(self) -> int:
-        """Device memory that the arena holds, intermediate float64 copies included."""
-        a, b, out = self._counts()
-        one = self.set_bytes + (self._out_bytes() if self.job.residual else 0) + 16 * BAND_BYTES
-        return (self.count + 1) * one + self._out_bytes() + 8 * (a + b + 2 * out)
-
-    def _demand(self) -> None:
-        free, _ = self._cp.cuda.runtime.memGetInfo()
-        free += self._cp.get_default_memory_pool().free_bytes()
-        if self.total_bytes > free:
-            raise InputError(
-                f"the problem M={self.job.m} N={self.job.n} K={self.job.k} needs "
-                f"{self.total_bytes / 2**30:.1f} GiB of device memory, {free / 2**30:.1f} are free"
-            )
 
     # Making
 
     def _set(self) -> BufferSet:
-        a, b, out = self._counts()
+        a, b, out = _counts(self.job)
         job = self.job
         wanted = [(a, job.dtype), (b, job.dtype), (out, job.out_dtype)]
         wanted += [(out, job.out_dtype)] * job.residual

@@ -227,7 +227,7 @@ class Matmul:
                 if start is None:
                     return []
                 setter(put, preference, _PREF_MODE, _LIMITED_BY_ALGO_ID, np.uint32)
-                results["algo"]["data_"][0] = start
+                results["algo"]["data_"][:] = start
             lt.matmul_algo_get_heuristic(
                 self.handle,
                 *self._descriptors,

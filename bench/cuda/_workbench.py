@@ -18,25 +18,22 @@ from numpy.typing import NDArray
 
 from kernelarc.bench._environment import source_hash
 from kernelarc.bench._roofline import floor_of
-from kernelarc.bench.cuda._arena import BAND_BYTES, Arena
+from kernelarc.bench.cuda._arena import BAND_BYTES, Arena, Needs
 from kernelarc.bench.cuda._binding import Lt, load_lt, numbering
-from kernelarc.bench.cuda._capabilities import offered, sift, widened
 from kernelarc.bench.cuda._clock import Clock
 from kernelarc.bench.cuda._jobbench import Instruments, JobBench
 from kernelarc.bench.cuda._kernels import Kernels
 from kernelarc.bench.cuda._library import WORKSPACE_ALIGNMENT, Matmul, Side
 from kernelarc.bench.cuda._nvml import Nvml
+from kernelarc.bench.cuda._offer import library_domain
 from kernelarc.bench.cuda._peaks import cuda_peak, measured_copy_bytes_per_s
 from kernelarc.bench.cuda._protocol import ContestReply, DomainReply, Outcome, Task
 from kernelarc.genomes import (
     Environment,
     InputError,
-    LtAlgoDomain,
-    LtDomain,
     LtRow,
     MatmulJob,
     MissingPartError,
-    workspace_levels_mib,
 )
 
 _MOST_BENCHES = 24
@@ -133,8 +130,14 @@ class Workbench:
     # Problem
 
     def open(self, tasks: Sequence[Task], seed: int) -> None:
-        """Take a problem."""
+        """Take a problem.
+
+        Raises:
+            InputError: A workload does not fit into the free memory.
+        """
         self._tasks, self._seed = tuple(tasks), seed
+        for task in tasks:
+            self._needs(task).demand(task.job, self._free_bytes())
         ceilings = [task.job.workspace_bytes for task in tasks]
         self._tools = self._instruments(max(*ceilings, _LEAST_SCRATCH))
         self._warm_up()
@@ -185,61 +188,8 @@ class Workbench:
 
     def domain(self, workload: int) -> DomainReply:
         """Ask the library what it offers for a workload, sift it, and ask its heuristics."""
-        matmul, job = self._matmul(workload), self._tasks[workload].job
         rng = np.random.default_rng([self._seed, workload])
-        first = matmul.heuristics(job.workspace_bytes)
-        seeds: dict[LtRow, str] = dict.fromkeys(first, "heuristic")
-        kept: list[LtAlgoDomain] = []
-        dormant: list[int] = []
-        for algo in matmul.ids():
-            facts = matmul.facts(algo)
-            if facts is None:
-                dormant.append(algo)
-                continue
-            own = matmul.heuristics(job.workspace_bytes, algo)
-            mine = self._taken(matmul, [*(r for r in first if r[0] == algo), *own])
-            domain = widened(offered(facts, self._numbers, job.k), mine)
-            tail = (job.workspace_bytes, int(job.in_place))
-            narrow = sift(domain, mine, lambda rows: matmul.check(rows)[0], rng, tail)
-            if narrow is None:
-                dormant.append(algo)
-            else:
-                kept.append(narrow)
-                seeds |= {row: "heuristic of one algorithm" for row in mine if row not in seeds}
-        if not kept:
-            raise InputError(
-                f"the library offers nothing for {job.dtype} {job.layout} M={job.m} N={job.n} "
-                f"K={job.k}"
-            )
-        baseline = self._taken(matmul, first)[:1]
-        return DomainReply(
-            domain=self._library_domain(kept, job),
-            seeds=tuple((name, row) for row, name in seeds.items()),
-            baseline=baseline[0] if baseline else None,
-            dormant=tuple(dormant),
-        )
-
-    @staticmethod
-    def _taken(matmul: Matmul, rows: Sequence[LtRow]) -> list[LtRow]:
-        """Return those rows that the library itself takes when asked, in order, once each."""
-        unique = list(dict.fromkeys(rows))
-        if not unique:
-            return []
-        status, _ = matmul.check(np.array(unique, dtype=np.int64))
-        return [row for row, code in zip(unique, status, strict=True) if code == 0]
-
-    def _library_domain(self, algos: list[LtAlgoDomain], job: MatmulJob) -> LtDomain:
-        numbers = self._numbers
-        placements = (True, False) if job.in_place else ()
-        return LtDomain(
-            version=int(self._lt.get_version()),
-            tiles=numbers.tiles,
-            stages=numbers.stages,
-            clusters=numbers.clusters,
-            algos=tuple(algos),
-            workspace_mib=workspace_levels_mib(job.workspace_bytes),
-            aliased=placements,
-        )
+        return library_domain(self._matmul(workload), self._numbers, rng)
 
     def check(
         self, workload: int, rows: NDArray[np.int64]
@@ -249,16 +199,22 @@ class Workbench:
 
     # Judging
 
+    def _needs(self, task: Task) -> Needs:
+        return Needs.of(task.job, int(self._properties["l2CacheSize"]))
+
+    def _free_bytes(self) -> int:
+        free, _ = self._cp.cuda.runtime.memGetInfo()
+        return int(free) + int(self._cp.get_default_memory_pool().free_bytes())
+
     def _bench(self, workload: int) -> JobBench:
+        """Return a workload's bench; the ones not used for longest make room."""
         if workload not in self._benches:
-            while len(self._benches) >= _MOST_BENCHES:
+            wanted = self._needs(self._tasks[workload]).total_bytes
+            while self._benches and (
+                len(self._benches) >= _MOST_BENCHES or wanted > self._free_bytes()
+            ):
                 self._drop_oldest()
-            try:
-                self._benches[workload] = self._new_bench(workload)
-            except InputError:
-                while self._benches:
-                    self._drop_oldest()
-                self._benches[workload] = self._new_bench(workload)
+            self._benches[workload] = self._new_bench(workload)
         self._benches.move_to_end(workload)
         return self._benches[workload]
 
