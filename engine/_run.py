@@ -11,7 +11,7 @@ from typing import Any, Literal
 from kernelarc.bench import Device, Session
 from kernelarc.engine._campaign import Campaign, Ground, begin, build_state, fold
 from kernelarc.engine._crash_points import crash_point
-from kernelarc.engine._firsts import firsts
+from kernelarc.engine._firsts import firsts, read_seed
 from kernelarc.engine._identity import changed_parts
 from kernelarc.engine._journal import Journal
 from kernelarc.engine._observer import Observer
@@ -58,6 +58,8 @@ def run(
         MissingPartError: The device or toolchain is missing; nothing was written.
         StoppedError: The store or the device is in use by another process.
     """
+    for path in settings.seed_genomes:
+        read_seed(path)  # before a worker is started for nothing
     with stop or StopRequest() as request:
         ground = make_ground(settings, device, problem)
         with ground.open() as session:

@@ -22,7 +22,7 @@ from kernelarc.bench.cpu._build import (
     failure_of,
 )
 from kernelarc.bench.cpu._compiler import Compiler
-from kernelarc.genomes import InputError, StoppedError, fingerprint_of
+from kernelarc.genomes import StoppedError, fingerprint_of
 
 Outcome: TypeAlias = "Built | BuildFailure"
 _CLOSE_LIMIT_S = 5.0
@@ -47,10 +47,6 @@ class CompilePool:
         self._workers = workers
         self._limit_s = limit_s
         self._server: subprocess.Popen[str] | None = None
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot make the folder {folder}: {error.strerror}") from None
 
     def build(self, jobs: Sequence[BuildJob]) -> dict[str, Outcome]:
         """Build all jobs and return their outcomes by key. When it returns, no compiler runs.
@@ -77,6 +73,8 @@ class CompilePool:
     def _scratch(self) -> Iterator[Path]:
         """A folder on the cache's own file system, so that renaming into the cache is atomic."""
         try:
+            # Not before the first build: bad input that only the device finds leaves no folder.
+            self._folder.mkdir(parents=True, exist_ok=True)
             folder = Path(tempfile.mkdtemp(prefix="build-", dir=self._folder))
         except OSError as error:
             raise StoppedError(
