@@ -7,11 +7,13 @@ other one an SQLite database.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelarc.genomes import Workload
 from kernelarc.storage.exports._domains import FlatTable, flat_table
+from kernelarc.storage.exports._optuna_database import add_in_bulk
 from kernelarc.storage.exports._placing import FileWriter
 from kernelarc.storage.exports._subject import GenomeRow, Subject
 
@@ -46,13 +48,16 @@ def _fill(subject: Subject, aside: Path) -> None:
             best = subject.best(workload)
             if best is None:
                 continue
-            study = optuna.create_study(
-                storage=storage, study_name=names[workload.fingerprint], direction="minimize"
-            )
+            name = names[workload.fingerprint]
+            study = optuna.create_study(storage=storage, study_name=name, direction="minimize")
             for key, value in _described(subject, workload).items():
                 study.set_user_attr(key, value)
             rows = subject.rows(workload)
-            study.add_trials(_trials(rows, flat_table([row.genome for row in rows])))
+            trials = _trials(subject, rows, flat_table([row.genome for row in rows]))
+            if isinstance(storage, optuna.storages.RDBStorage):
+                add_in_bulk(storage, name, list(trials))
+            else:
+                study.add_trials(trials)
 
 
 class _Storage:
@@ -103,23 +108,31 @@ def _described(subject: Subject, workload: Workload) -> dict[str, Any]:
     }
 
 
-def _trials(rows: list[GenomeRow], table: FlatTable) -> Iterator[optuna.trial.FrozenTrial]:
+def _trials(
+    subject: Subject, rows: list[GenomeRow], table: FlatTable
+) -> Iterator[optuna.trial.FrozenTrial]:
+    """Yield one finished trial per row, one after another in time by what each cost."""
     import optuna  # noqa: PLC0415
 
     distributions: dict[str, optuna.distributions.BaseDistribution] = {
         name: optuna.distributions.CategoricalDistribution(table.domains[name])
         for name in table.names
     }
+    at = datetime.fromtimestamp(subject.campaign.created_unix_s)  # Optuna's times are naive
     for row in rows:
         cells = table.active_cells(row.genome)
         worked = row.objective is not None
-        yield optuna.trial.create_trial(
+        trial = optuna.trial.create_trial(
             state=optuna.trial.TrialState.COMPLETE if worked else optuna.trial.TrialState.FAIL,
             value=row.objective,
             params=dict(cells),
             distributions={name: distributions[name] for name in cells},
             user_attrs=_attributes(row),
         )
+        trial.datetime_start = at
+        at += timedelta(seconds=row.evaluation.cost_s)
+        trial.datetime_complete = at
+        yield trial
 
 
 def _attributes(row: GenomeRow) -> dict[str, Any]:
