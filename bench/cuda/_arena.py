@@ -27,6 +27,7 @@ from kernelarc.genomes import InputError, MatmulJob, dtype_bytes
 BAND_BYTES = 4096
 _ALIGNMENT = 1024
 MOST_SETS = 64
+_SCALE_STRIDE = 64  # floats: each scale at an aligned address of its own
 CANARY_TAIL = 16
 _CANARY_ONES = 64.0
 
@@ -135,7 +136,7 @@ class Arena:
         self.canary_reference = cupy.empty(self._out_shape(), dtype=cupy.float64)
         self._extent = cupy.zeros(2, dtype=cupy.float64)
         self.bias = cupy.cuda.alloc(max(job.n * dtype_bytes(job.out_dtype), 16))
-        self.scales = cupy.ones(2, dtype=cupy.float32)
+        self.scales = cupy.ones(2 * _SCALE_STRIDE, dtype=cupy.float32)
         self.product_scale = self._scale()
 
     def _out_shape(self) -> tuple[int, int, int]:
@@ -174,23 +175,25 @@ class Arena:
         if not self.job.scaled:
             return 1.0
         scale_a, scale_b = 0.5, 2.0 ** (1 - round(math.log2(math.sqrt(self.job.k))))
-        self.scales.set(np.array([scale_a, scale_b], dtype=np.float32))
+        held = np.ones(2 * _SCALE_STRIDE, dtype=np.float32)
+        held[0], held[_SCALE_STRIDE] = scale_a, scale_b
+        self.scales.set(held)
         return scale_a * scale_b
 
     @property
     def scale_addresses(self) -> tuple[int, int]:
         """Addresses of A's and B's scale."""
         base = int(self.scales.data.ptr)
-        return base, base + 4
+        return base, base + 4 * _SCALE_STRIDE
 
     # Filling
 
     def fill_bias(self, seed: int) -> None:
-        """Draw the bias, which all sets share."""
+        """Draw the bias, which all sets share: zeros and ones, so that exact sums stay exact."""
         if self.job.bias:
             size = self.job.n * dtype_bytes(self.job.out_dtype)
             bias = Tensor(int(self.bias.ptr), self.job.n, size, self.job.out_dtype)
-            self._kernels.fill(bias, seed=seed)
+            self._kernels.fill(bias, seed=seed, how=ZERO_ONE, scale=0.5)
 
     def fill(self, buffers: BufferSet, seed: int, filling: Filling = PLAIN) -> None:
         """Draw a set's inputs anew. B is scaled so that the product has a spread of about 1."""
@@ -223,7 +226,8 @@ class Arena:
                 tail=tail,
             )
         if rest is not None:
-            put(rest, seed=3 * seed + 2, how=ZERO_ONE, scale=0.5)
+            # Beside all ones the residual is zero: K may need all the bits that the type has.
+            put(rest, seed=3 * seed + 2, how=how, scale=0.0 if ones else 0.5)
 
     # References
 

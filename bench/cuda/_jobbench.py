@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelarc.bench._roofline import Floor
 from kernelarc.bench._statistics import CENSOR_RATIO, clearly_slower
-from kernelarc.bench.cuda._arena import BAND_BYTES, FILLINGS, PLAIN, Arena, BufferSet
+from kernelarc.bench.cuda._arena import BAND_BYTES, Arena, BufferSet
 from kernelarc.bench.cuda._clock import Call, Clock, Segment, TimedGraph
 from kernelarc.bench.cuda._judge import (
     ESCAPED_CLOCK,
@@ -22,18 +22,18 @@ from kernelarc.bench.cuda._judge import (
     TOO_FAST,
     Finding,
     Ruler,
+    Slot,
     relative_error,
 )
 from kernelarc.bench.cuda._kernels import BAND_BYTE, Kernels
 from kernelarc.bench.cuda._library import Algorithm, Matmul
-from kernelarc.bench.cuda._protocol import ContestReply, Outcome, Task
+from kernelarc.bench.cuda._protocol import Outcome, Task
 from kernelarc.genomes import Allele, LtRow, Status
 
-_FIRST, _CANARY, _REPEAT, _BEFORE, _AFTER, _LAST, _BANDS, _SCRATCH_BAND = range(8)
 _SPAN_US = 120.0
 _MOST_CALLS = 96
 _SAMPLES, _LONG_SAMPLES, _LONG_US = 6, 4, 400.0
-_REFRESH_S = 0.0006
+_REFRESH_S, _MOST_USES = 0.0006, 12
 _HOPELESS = 2.5
 _WARM_CALLS = 16
 
@@ -94,29 +94,43 @@ class JobBench:
         seed: int,
     ) -> None:
         self.task, self.matmul, self.arena = task, matmul, arena
-        self._tools, self._floor = tools, floor
+        self.tools, self._floor = tools, floor
         self._seed, self._turn = seed, 0
-        self._ruler = Ruler.of(task.job, task.tolerance)
+        self.ruler = Ruler.of(task.job, task.tolerance)
         self._scratch_bands: dict[int, Any] = {}
         self._fresh: tuple[BufferSet, float] | None = None
         self._uses = self._most_uses = 0
-        arena.fill_bias(self._next_seed())
-        for buffers in arena.sets:
-            arena.fill(buffers, self._next_seed())
-        self._new_canary()
-        self._prepare_all(aliased=task.job.in_place)
+        self.renew()
 
-    def _next_seed(self) -> int:
+    def next_seed(self) -> int:
         self._turn += 1
         return (self._seed * 1_000_003 + self._turn) & ((1 << 60) - 1)
 
-    def _new_canary(self, *, ones: bool = False) -> None:
-        self.arena.fill_exact(self.arena.canary, self._next_seed(), ones=ones)
+    def new_canary(self, *, ones: bool = False) -> None:
+        self.arena.fill_exact(self.arena.canary, self.next_seed(), ones=ones)
         self.arena.refer(self.arena.canary, self.arena.canary_reference, exact=True)
 
-    def _prepare_all(self, *, aliased: bool) -> None:
+    def prepare_all(self, *, aliased: bool) -> None:
         for buffers in self.arena.sets:
             self.arena.prepare(buffers, aliased)
+
+    def _sweep(self) -> None:
+        """Read twice the cache: evicts, and keeps the device busy while the host queues."""
+        self.tools.kernels.sweep(*self.tools.sweep)
+
+    def renew(self) -> None:
+        """Write bands, inputs and canary anew: a candidate wrote where it may not."""
+        self.arena.mend()
+        self.arena.fill_bias(self.next_seed())
+        for buffers in self.arena.sets:
+            self.arena.fill(buffers, self.next_seed())
+        self.new_canary()
+        self.prepare_all(aliased=self.task.job.in_place)
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the reference that several candidates share: its inputs are there no more."""
+        self._fresh = None
 
     # Launching
 
@@ -125,10 +139,10 @@ class JobBench:
         algorithm = self.matmul.algorithm(row)
         return None if algorithm is None else Contender(algorithm, bool(row[10]))
 
-    def _call(self, contender: Contender, buffers: BufferSet, alpha: float = 1.0) -> Call:
+    def call(self, contender: Contender, buffers: BufferSet, alpha: float = 1.0) -> Call:
         addresses = buffers.addresses(contender.aliased)
-        workspace = (self._tools.scratch, contender.granted_bytes)
-        stream = self._tools.stream.ptr
+        workspace = (self.tools.scratch, contender.granted_bytes)
+        stream = self.tools.stream.ptr
 
         def call() -> None:
             self.matmul.launch(contender.algorithm, addresses, workspace, stream, alpha)
@@ -137,14 +151,14 @@ class JobBench:
 
     def _guard_scratch(self, contender: Contender) -> None:
         """Poison what the candidate may use, and put a band behind it."""
-        runtime, stream = self._tools.cupy.cuda.runtime, self._tools.stream.ptr
-        end = self._tools.scratch + contender.granted_bytes
+        runtime, stream = self.tools.cupy.cuda.runtime, self.tools.stream.ptr
+        end = self.tools.scratch + contender.granted_bytes
         runtime.memsetAsync(end, BAND_BYTE, BAND_BYTES, stream)
         needed = contender.algorithm.workspace_bytes
         if needed:
-            runtime.memsetAsync(self._tools.scratch, 0xFF, needed, stream)
+            runtime.memsetAsync(self.tools.scratch, 0xFF, needed, stream)
         if end not in self._scratch_bands:
-            cupy = self._tools.cupy
+            cupy = self.tools.cupy
             self._scratch_bands[end] = cupy.array([end], dtype=cupy.uint64)
 
     # Checking
@@ -159,35 +173,36 @@ class JobBench:
             return self._fresh
         buffers = self.arena.sets[self._turn % self.arena.count]
         begun = time.perf_counter()
-        self.arena.fill(buffers, self._next_seed())
+        self.arena.fill(buffers, self.next_seed())
         self._fresh = buffers, self.arena.refer(buffers, self.arena.reference)
         taken_s = time.perf_counter() - begun
-        self._uses, self._most_uses = 1, max(1, round(taken_s / _REFRESH_S))
+        self._uses = 1
+        self._most_uses = max(1, min(round(taken_s / _REFRESH_S), _MOST_USES))
         return self._fresh
 
     def _checked_run(self, contender: Contender, buffers: BufferSet, rms: float, slot: int) -> None:
         arena = self.arena
         arena.prepare(buffers, contender.aliased)
         self._guard_scratch(contender)
-        self._call(contender, buffers)()
-        bounds = self._ruler.bounds(rms)
-        self._tools.kernels.compare(buffers.out, int(arena.reference.data.ptr), bounds, slot)
+        self.call(contender, buffers)()
+        bounds = self.ruler.bounds(rms)
+        self.tools.kernels.compare(buffers.out, int(arena.reference.data.ptr), bounds, slot)
 
     def _canary_run(self, contender: Contender) -> float:
         """Run on exact inputs; return the microseconds of that one launch."""
-        arena, tools = self.arena, self._tools
+        arena, tools = self.arena, self.tools
         arena.prepare(arena.canary, contender.aliased)
-        taken_us = tools.clock.once(self._call(contender, arena.canary))
+        taken_us = tools.clock.once(self.call(contender, arena.canary), self._sweep)
         reference = int(arena.canary_reference.data.ptr)
-        tools.kernels.compare(arena.canary.out, reference, self._ruler.exact, _CANARY)
+        tools.kernels.compare(arena.canary.out, reference, self.ruler.exact, Slot.CANARY)
         return taken_us
 
     def _digests(self, buffers: BufferSet, slot: int) -> None:
         kept = buffers.residual
         for salt, tensor in enumerate((buffers.a, buffers.b, *([kept] if kept else []))):
-            self._tools.kernels.digest(tensor, salt, slot)
+            self.tools.kernels.digest(tensor, salt, slot)
 
-    def _verify(
+    def verify(
         self, contender: Contender, buffers: BufferSet, rms: float
     ) -> tuple[float, dict[str, Allele]]:
         """Check a contender on fresh, exact and repeated inputs.
@@ -198,39 +213,40 @@ class JobBench:
         Raises:
             FindingError: A guardrail refuses it.
         """
-        arena, kernels = self.arena, self._tools.kernels
+        arena, kernels = self.arena, self.tools.kernels
         kernels.clear()
-        self._digests(buffers, _BEFORE)
-        self._checked_run(contender, buffers, rms, _FIRST)
+        self._digests(buffers, Slot.BEFORE)
+        self._checked_run(contender, buffers, rms, Slot.FIRST)
         arena.keep(buffers)
         taken_us = self._canary_run(contender)
         arena.prepare(buffers, contender.aliased)
-        self._call(contender, buffers)()
+        self.call(contender, buffers)()
         out = buffers.out
-        kernels.differing(out.address, int(arena.scratch.ptr), out.nbytes, _REPEAT)
-        self._digests(buffers, _AFTER)
-        self._check_bands(contender)
+        kernels.differing(out.address, int(arena.scratch.ptr), out.nbytes, Slot.REPEAT)
+        self._digests(buffers, Slot.AFTER)
+        self.check_bands(contender)
         reports = kernels.read()
         return taken_us, self._verdict(reports, buffers, rms)
 
-    def _check_bands(self, contender: Contender) -> None:
-        kernels, arena = self._tools.kernels, self.arena
-        kernels.bands(int(arena.bands.data.ptr), arena.bands.size, BAND_BYTES, _BANDS)
-        band = self._scratch_bands[self._tools.scratch + contender.granted_bytes]
-        kernels.bands(int(band.data.ptr), 1, BAND_BYTES, _SCRATCH_BAND)
+    def check_bands(self, contender: Contender) -> None:
+        kernels, arena = self.tools.kernels, self.arena
+        kernels.bands(int(arena.bands.data.ptr), arena.bands.size, BAND_BYTES, Slot.BANDS)
+        band = self._scratch_bands[self.tools.scratch + contender.granted_bytes]
+        kernels.bands(int(band.data.ptr), 1, BAND_BYTES, Slot.SCRATCH_BAND)
 
     def _verdict(self, reports: Any, buffers: BufferSet, rms: float) -> dict[str, Allele]:
         count = buffers.out.count
-        damaged = int(reports[_BANDS]["damaged"]) + int(reports[_SCRATCH_BAND]["damaged"])
+        damaged = int(reports[Slot.BANDS]["damaged"]) + int(reports[Slot.SCRATCH_BAND]["damaged"])
         if damaged:
-            self.arena.mend()
+            self.renew()
             raise FindingError(Finding(OUT_OF_BOUNDS, f"{damaged} bytes of guard bands"))
-        if reports[_BEFORE]["digest"] != reports[_AFTER]["digest"]:
+        if reports[Slot.BEFORE]["digest"] != reports[Slot.AFTER]["digest"]:
+            self.renew()
             raise FindingError(Finding(INPUT_CHANGED, "A, B or the residual was written to"))
-        first = reports[_FIRST]
-        found = self._ruler.judge(first, count, rms, "random inputs")
-        found = found or self._ruler.judge_exact(reports[_CANARY], "zeros and ones")
-        repeatable = not reports[_REPEAT]["differing"]
+        first = reports[Slot.FIRST]
+        found = self.ruler.judge(first, count, rms, "random inputs")
+        found = found or self.ruler.judge_exact(reports[Slot.CANARY], "zeros and ones")
+        repeatable = not reports[Slot.REPEAT]["differing"]
         if not repeatable and found is None and self.task.deterministic:
             found = Finding(NOT_REPEATABLE, "two runs on equal inputs differ")
         if found is not None:
@@ -246,21 +262,19 @@ class JobBench:
     def _segments(self, contender: Contender, alpha: float, call_us: float) -> list[Segment]:
         """Return one span of calls: all sets in turn, several times where calls are short."""
         arena = self.arena
-        calls = [self._call(contender, buffers, alpha) for buffers in arena.sets]
+        calls = [self.call(contender, buffers, alpha) for buffers in arena.sets]
         if arena.swept:
-            address, nbytes = self._tools.sweep
-            kernels = self._tools.kernels
-            return [Segment([lambda: kernels.sweep(address, nbytes)], calls)]
+            return [Segment([self._sweep], calls)]
         turns = math.ceil(_SPAN_US / max(call_us * len(calls), 1e-3))
         turns = max(1, min(turns, _MOST_CALLS // len(calls)))
         lead = 2 if call_us < 50 else 1 if call_us < 500 else 0
         return [Segment(calls[-1:] * lead, calls * turns)]
 
     def _warm_segments(self, contender: Contender, alpha: float) -> list[Segment]:
-        call = self._call(contender, self.arena.sets[0], alpha)
+        call = self.call(contender, self.arena.sets[0], alpha)
         return [Segment([call] * 2, [call] * _WARM_CALLS)]
 
-    def _graphs(self, contender: Contender, call_us: float, cache: str) -> list[TimedGraph]:
+    def graphs(self, contender: Contender, call_us: float, cache: str) -> list[TimedGraph]:
         """Capture the timed graph; for an aliased residual its undoing twin as well.
 
         Each replay of the first adds the product to the outputs, each of the second takes it
@@ -273,7 +287,7 @@ class JobBench:
                 if cache == "warm"
                 else self._segments(contender, alpha, call_us)
             )
-            made.append(self._tools.clock.graph(segments))
+            made.append(self.tools.clock.graph(segments))
         return made
 
     def _timed(
@@ -281,11 +295,12 @@ class JobBench:
     ) -> tuple[list[float], bool, int]:
         """Return samples per call, whether they are censored, and launches in a span."""
         if limit_us is not None and call_us > _HOPELESS * limit_us + 10.0:
-            call = self._call(contender, self.arena.canary)
-            samples = [call_us, self._tools.clock.once(call), self._tools.clock.once(call)]
+            call = self.call(contender, self.arena.canary)
+            clock = self.tools.clock
+            samples = [call_us, clock.once(call, self._sweep), clock.once(call, self._sweep)]
             if clearly_slower(samples, limit_us):
                 return samples, True, 1
-        graphs = self._graphs(contender, call_us, self.task.cache)
+        graphs = self.graphs(contender, call_us, self.task.cache)
         for graph in graphs:
             graph.replay()
         calls = graphs[0].calls
@@ -307,15 +322,15 @@ class JobBench:
 
     def _recheck(self, contender: Contender, buffers: BufferSet, rms: float) -> None:
         """Check the outputs once more after the timing loop."""
-        kernels = self._tools.kernels
+        kernels = self.tools.kernels
         kernels.clear()
-        self._checked_run(contender, buffers, rms, _LAST)
-        self._check_bands(contender)
+        self._checked_run(contender, buffers, rms, Slot.LAST)
+        self.check_bands(contender)
         reports = kernels.read()
-        if reports[_BANDS]["damaged"] or reports[_SCRATCH_BAND]["damaged"]:
-            self.arena.mend()
+        if reports[Slot.BANDS]["damaged"] or reports[Slot.SCRATCH_BAND]["damaged"]:
+            self.renew()
             raise FindingError(Finding(OUT_OF_BOUNDS, "guard bands changed while timing"))
-        found = self._ruler.judge(reports[_LAST], buffers.out.count, rms, "after timing")
+        found = self.ruler.judge(reports[Slot.LAST], buffers.out.count, rms, "after timing")
         if found is not None:
             raise FindingError(found)
 
@@ -334,7 +349,7 @@ class JobBench:
             )
         buffers, rms = self._refresh()
         try:
-            call_us, seen = self._verify(contender, buffers, rms)
+            call_us, seen = self.verify(contender, buffers, rms)
             samples, censored, launches = self._timed(contender, call_us, limit_us)
             self._hold_to_floor(samples)
             if not censored:
@@ -358,96 +373,3 @@ class JobBench:
             cost_s=time.perf_counter() - begun,
             properties=seen,
         )
-
-    # Contests
-
-    def contest(self, rows: Sequence[LtRow], rounds: int, cache: str, seed: int) -> ContestReply:
-        """Time contenders interleaved on fresh inputs, each checked before and after."""
-        failures: dict[int, str] = {}
-        self._fresh = None
-        contenders = self._admitted(rows, failures)
-        for buffers in self.arena.sets:
-            self.arena.fill(buffers, self._next_seed())
-        self._prepare_all(aliased=self.task.job.in_place)
-        graphs = {
-            i: self._graphs(contender, call_us, cache)
-            for i, (contender, call_us) in contenders.items()
-        }
-        for graph in (graph for made in graphs.values() for graph in made * 2):
-            graph.replay()
-        samples = self._interleaved(len(rows), graphs, rounds, seed)
-        self._still_right(contenders, graphs, failures, warm=cache == "warm")
-        for i in failures:
-            samples[:, i] = math.nan
-        launches = max((made[0].calls for made in graphs.values()), default=1)
-        return ContestReply(
-            samples=tuple(tuple(float(v) for v in row) for row in samples),
-            failures=failures,
-            launches=launches,
-        )
-
-    def _admitted(
-        self, rows: Sequence[LtRow], failures: dict[int, str]
-    ) -> dict[int, tuple[Contender, float]]:
-        """Check every contender on every kind of input; name those that fail."""
-        made = {i: self.contender(row) for i, row in enumerate(rows)}
-        failures |= {i: "illegal algorithm" for i, c in made.items() if c is None}
-        good = {i: (c, 0.0) for i, c in made.items() if c is not None}
-        buffers = self.arena.sets[0]
-        for name, filling in FILLINGS.items():
-            self._new_canary(ones=name == "negated")
-            self.arena.fill(buffers, self._next_seed(), filling)
-            rms = self.arena.refer(buffers, self.arena.reference)
-            for i, (contender, _) in list(good.items()):
-                try:
-                    good[i] = (contender, self._verify(contender, buffers, rms)[0])
-                except FindingError as error:
-                    failures[i] = error.finding.failure
-                    del good[i]
-        return good
-
-    def _interleaved(
-        self, width: int, graphs: dict[int, list[TimedGraph]], rounds: int, seed: int
-    ) -> Any:
-        """Return samples, shape (rounds, width): each round every contender once, in new order."""
-        rng = np.random.default_rng(seed)
-        samples = np.full((rounds, width), math.nan)
-        for turn in range(rounds):
-            for i in rng.permutation(list(graphs)):
-                made = graphs[int(i)]
-                samples[turn, int(i)] = made[turn % len(made)].replay().call_us
-        return samples
-
-    def _still_right(
-        self,
-        contenders: dict[int, tuple[Contender, float]],
-        graphs: dict[int, list[TimedGraph]],
-        failures: dict[int, str],
-        *,
-        warm: bool,
-    ) -> None:
-        """Check the outputs of the very graphs that were timed, on the first set."""
-        arena, kernels = self.arena, self._tools.kernels
-        buffers = arena.sets[0]
-        arena.fill(buffers, self._next_seed(), PLAIN)
-        rms = arena.refer(buffers, arena.reference)
-        bounds = self._ruler.bounds(rms)
-        for i, (contender, _) in contenders.items():
-            kernels.clear()
-            self._prepare_all(aliased=contender.aliased)
-            graph = graphs[i][0]
-            # An aliased graph that visits the set more than once adds its product repeatedly.
-            once = not warm and graph.calls <= arena.count
-            if once or not contender.aliased:
-                graph.replay()
-            else:
-                self._call(contender, buffers)()
-            kernels.compare(buffers.out, int(arena.reference.data.ptr), bounds, _LAST)
-            self._check_bands(contender)
-            reports = kernels.read()
-            found = self._ruler.judge(reports[_LAST], buffers.out.count, rms, "after timing")
-            if reports[_BANDS]["damaged"] or reports[_SCRATCH_BAND]["damaged"]:
-                arena.mend()
-                found = Finding(OUT_OF_BOUNDS, "guard bands changed while timing")
-            if found is not None:
-                failures[i] = found.failure

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 from kernelarc.bench._numerics import (
@@ -26,6 +27,19 @@ INPUT_CHANGED = "input changed"
 NOT_REPEATABLE = "differs between two runs"
 ESCAPED_CLOCK = "work outside the clock"
 TOO_FAST = "faster than physics"
+
+
+class Slot(IntEnum):
+    """Which report of an evaluation is which."""
+
+    FIRST = 0
+    CANARY = 1
+    REPEAT = 2
+    BEFORE = 3
+    AFTER = 4
+    LAST = 5
+    BANDS = 6
+    SCRATCH_BAND = 7
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from kernelarc.bench._roofline import floor_of
 from kernelarc.bench.cuda._arena import BAND_BYTES, Arena, Needs
 from kernelarc.bench.cuda._binding import Lt, load_lt, numbering
 from kernelarc.bench.cuda._clock import Clock
+from kernelarc.bench.cuda._contest import ContestRing
 from kernelarc.bench.cuda._jobbench import Instruments, JobBench
 from kernelarc.bench.cuda._kernels import Kernels
 from kernelarc.bench.cuda._library import WORKSPACE_ALIGNMENT, Matmul, Side
@@ -246,7 +247,7 @@ class Workbench:
         self, workload: int, rows: Sequence[LtRow], rounds: int, cache: str, seed: int
     ) -> ContestReply:
         """Time contenders interleaved."""
-        return self._bench(workload).contest(rows, rounds, cache, seed)
+        return ContestRing(self._bench(workload)).run(rows, rounds, cache, seed)
 
     def broken(self) -> bool:
         """Tell whether the context is lost: every call after an illegal access fails."""

@@ -64,8 +64,12 @@ def test_heuristics_are_right(form: MatmulForm, tmp_path: Path) -> None:
                 )
             session.submit(candidates, limit={})
             outcomes = list(session.collect())
-            wrong = [(e.failure, e.message) for e in outcomes if e.status is not Status.OK]
-            assert not wrong
+            wrong = [
+                f"{e.failure}: {e.message[:60]} {e.candidate.genome.canonical}"
+                for e in outcomes
+                if e.status is not Status.OK
+            ]
+            assert not wrong, f"{len(wrong)} of {len(outcomes)}: {wrong[0]}"
 
 
 def test_tf32_is_judged_as_tf32(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from kernelarc.bench._numerics import (
     ZERO_OUTPUT,
 )
 from kernelarc.bench.cuda._arena import BAND_BYTES
+from kernelarc.bench.cuda._contest import ContestRing
 from kernelarc.bench.cuda._jobbench import JobBench
 from kernelarc.bench.cuda._judge import (
     INPUT_CHANGED,
@@ -94,7 +95,7 @@ def restored(request: pytest.FixtureRequest) -> Iterator[None]:
     if "bench" in request.fixturenames:
         bench = request.getfixturevalue("bench")
         bench.job.matmul.launch = bench.honest
-        bench.job._fresh = None
+        bench.job.renew()
 
 
 def test_honest_twin_passes(bench: Bench) -> None:
@@ -216,13 +217,13 @@ def test_a_dropped_tail_of_k_is_caught_by_the_canary(bench: Bench) -> None:
     assert outcome.status is Status.WRONG_RESULT
     from dataclasses import replace
 
-    ruler = bench.job._ruler
+    ruler = bench.job.ruler
     loose = replace(ruler.tolerance, max_atol=1.0, max_rtol=1.0)
-    bench.job._ruler = replace(ruler, tolerance=loose, allowed_rms=1.0)
+    bench.job.ruler = replace(ruler, tolerance=loose, allowed_rms=1.0)
     try:
         outcome = bench.evaluate()
     finally:
-        bench.job._ruler = ruler
+        bench.job.ruler = ruler
     assert (outcome.status, outcome.failure) == (Status.WRONG_RESULT, NOT_EXACT)
 
 
@@ -237,7 +238,7 @@ def test_differing_runs_are_a_property_or_a_failure(deterministic: bool) -> None
 
     def wavers(bench: Bench, call: Call) -> None:
         bench.honest(*call)
-        with cupy.cuda.ExternalStream(call.stream):
+        with bench.work._ready().stream:
             flip((1,), (1,), (np.uint64(call.addresses[3]), np.int32(bench.calls % 2)))
 
     bench.plant(wavers)
@@ -251,7 +252,7 @@ def test_differing_runs_are_a_property_or_a_failure(deterministic: bool) -> None
 
 def test_a_contest_names_only_the_faulty_contender(bench: Bench) -> None:
     rows = [row for _, row in bench.work.domain(0).seeds][:3]
-    reply = bench.job.contest(rows, 8, "cold", 1)
+    reply = ContestRing(bench.job).run(rows, 8, "cold", 1)
     assert not reply.failures
 
     def fails_one(bench: Bench, call: Call) -> None:
@@ -259,7 +260,7 @@ def test_a_contest_names_only_the_faulty_contender(bench: Bench) -> None:
             bench.honest(*call)
 
     bench.plant(fails_one)
-    reply = bench.job.contest(rows, 8, "cold", 1)
+    reply = ContestRing(bench.job).run(rows, 8, "cold", 1)
     assert set(reply.failures) == {1}
 
 
