@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from kernelarc.genomes import Gene, InputError, Space, Strategy, nearest
 from kernelarc.islands._evolving import EvolvingIsland
 from kernelarc.islands._island import Habitat, Island
 from kernelarc.islands._settings import IslandSettings
-from kernelarc.islands.models import Proposer, StudyProposer
+from kernelarc.islands.models import Surrogate
 
 _BLACKWELL_CAPABILITY = 100
 
@@ -18,14 +18,8 @@ class LibraryIsland(EvolvingIsland):
 
     owner = Strategy.LIBRARY
 
-    def _make_models(self) -> Mapping[str, Mapping[str, Proposer]]:
-        return {"library.study": self._studies("library.study")}
-
-    def _studies(self, name: str) -> Mapping[str, Proposer]:
-        return {
-            route: StudyProposer(name, space, space.genes, self._settings)
-            for route, space in self._habitat.spaces.items()
-        }
+    def _studied(self, space: Space) -> Mapping[str, Sequence[Gene]]:
+        return {"library.study": space.genes}
 
 
 class TensorCoreIsland(EvolvingIsland):
@@ -33,18 +27,9 @@ class TensorCoreIsland(EvolvingIsland):
 
     owner = Strategy.TENSOR_CORE
 
-    def _make_models(self) -> Mapping[str, Mapping[str, Proposer]]:
-        spaces, settings = self._habitat.spaces, self._settings
-        return {
-            "tensor_core.study": {
-                route: StudyProposer("tensor_core.study", space, _tiles(space), settings)
-                for route, space in spaces.items()
-            },
-            "tensor_core.whole_study": {
-                route: StudyProposer("tensor_core.whole_study", space, space.genes, settings)
-                for route, space in spaces.items()
-            },
-        }
+    def _studied(self, space: Space) -> Mapping[str, Sequence[Gene]]:
+        tiles = [gene for gene in space.genes if gene.strategy is self.owner]
+        return {"tensor_core.study": tiles, "tensor_core.whole_study": space.genes}
 
 
 class MemoryIsland(EvolvingIsland):
@@ -120,7 +105,8 @@ def build_islands(
         able = [island for island in chosen if island is not BlackwellIsland]
         asleep[(able or chosen)[0]] = None
     settings = settings or IslandSettings()
-    return [island(habitat, settings, sleeps=asleep[island]) for island in chosen]
+    surrogates = {route: Surrogate(space, settings) for route, space in habitat.spaces.items()}
+    return [island(habitat, settings, surrogates, sleeps=asleep[island]) for island in chosen]
 
 
 def _chosen(only: Collection[str] | None) -> list[type[EvolvingIsland]]:
@@ -141,7 +127,3 @@ def _reason(strategy: Strategy, habitat: Habitat) -> str | None:
         has = "none" if capability is None else f"{capability // 10}.{capability % 10}"
         return f"Needs compute capability 10.0 or newer; this device has {has}."
     return None
-
-
-def _tiles(space: Space) -> list[Gene]:
-    return [gene for gene in space.genes if gene.strategy is Strategy.TENSOR_CORE]

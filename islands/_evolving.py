@@ -11,6 +11,7 @@ from kernelarc.genomes import (
     Allele,
     Candidate,
     Conclusion,
+    Gene,
     Genome,
     Judged,
     Proposal,
@@ -29,10 +30,11 @@ from kernelarc.islands._terrain import Scene, Terrain, pick, survey
 from kernelarc.islands._traps import Traps
 from kernelarc.islands._turn import Turn
 from kernelarc.islands._wins import Wins
-from kernelarc.islands.models import Proposer
+from kernelarc.islands.models import Proposer, StudyProposer, Surrogate, SurrogateProposer
 from kernelarc.islands.operators import FAMILIES, GENERIC, toolbox_for
 
 _WIN_SHARE = 0.15
+_SURROGATE = "model.surrogate"
 _KNOWN_POINTS = 64
 _SAMPLES = 16
 
@@ -49,13 +51,19 @@ class EvolvingIsland(Island):
     Args:
         habitat: Workload, spaces and device.
         settings: Tuning constants and switches.
+        surrogates: The model of each route, shared by the habitat's islands.
         sleeps: Why it has nothing to propose, or None.
     """
 
     owner: ClassVar[Strategy]
 
     def __init__(
-        self, habitat: Habitat, settings: IslandSettings, *, sleeps: str | None = None
+        self,
+        habitat: Habitat,
+        settings: IslandSettings,
+        surrogates: Mapping[str, Surrogate],
+        *,
+        sleeps: str | None = None,
     ) -> None:
         self.strategy = self.owner
         self.name = self.owner.value
@@ -67,7 +75,7 @@ class EvolvingIsland(Island):
         self._encoders = {r: Encoder(s) for r, s in habitat.spaces.items()}
         self._sweeps = {r: Sweep(s) for r, s in habitat.spaces.items()}
         self._toolbox = toolbox_for(self.strategy)
-        self._models = self._make_models() if settings.models and sleeps is None else {}
+        self._models = self._make_models(surrogates) if settings.models else {}
         self._priors = self._prior_weights()
         self._population = Population(settings.elites, settings.hall)
         self._traps = Traps(habitat.workload)
@@ -180,10 +188,19 @@ class EvolvingIsland(Island):
 
     def _by_model(self, turn: Turn, name: str, parent: Genome) -> Proposal | None:
         model = self._models[name].get(parent.route)
-        genome = None if model is None else model.propose(turn, parent)
+        genome = None if model is None else model.propose(turn, parent, lambda: self._draft(turn))
         if genome is None:
             return None
         return Proposal(genome=genome, mutation=name, parents=(parent.fingerprint,))
+
+    def _draft(self, turn: Turn) -> Genome | None:
+        """Draft by one of the operators, drawn by credit, without asking whether it is new."""
+        moves = {n: p for n, p in self._priors.items() if n not in self._models}
+        chances = self._credit.chances(moves)
+        name = draw(turn.rng, list(chances), list(chances.values()))
+        parent = self._population.parent(self._settings.tournament).genome
+        alleles = getattr(self._toolbox, name)(parent, self._scene(parent.route), turn.rng)
+        return None if alleles is None else legal(alleles, self._terrains[parent.route], turn.rng)
 
     def _by_win_genome(self, turn: Turn) -> Proposal | None:
         for genome in self._wins.genomes():
@@ -258,9 +275,22 @@ class EvolvingIsland(Island):
 
     # -- made once ---------------------------------------------------------------------------
 
-    def _make_models(self) -> Mapping[str, Mapping[str, Proposer]]:
-        """Return models by operator name and route; islands that have some override this."""
+    def _studied(self, space: Space) -> Mapping[str, Sequence[Gene]]:
+        """Return the genes of each Optuna study by operator name; most islands have none."""
         return {}
+
+    def _make_models(
+        self, surrogates: Mapping[str, Surrogate]
+    ) -> Mapping[str, Mapping[str, Proposer]]:
+        """Return models by operator name and route."""
+        models: dict[str, dict[str, Proposer]] = {}
+        for route, space in self._habitat.spaces.items():
+            proposer = SurrogateProposer(_SURROGATE, surrogates[route], space)
+            models.setdefault(_SURROGATE, {})[route] = proposer
+            for name, genes in self._studied(space).items():
+                study = StudyProposer(name, space, genes, self._settings)
+                models.setdefault(name, {})[route] = study
+        return models
 
     def _prior_weights(self) -> dict[str, float]:
         """Share the weight: models first, then own operators by the ownership bias."""

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from deap.tools import crossover, mutation, selection
 
+_FLOAT_BITS = 53
+
 
 class GeneratorRandom(random.Random):
     """Python's ``random`` interface over a numpy generator that can be exchanged.
@@ -38,6 +40,8 @@ class GeneratorRandom(random.Random):
     def getrandbits(self, k: int, /) -> int:
         """Return a non-negative integer with ``k`` random bits."""
         assert self.generator is not None
+        if k <= _FLOAT_BITS:  # many times faster than asking for bytes, and just as even
+            return int(self.generator.random() * (1 << k))
         drawn = int.from_bytes(self.generator.bytes((k + 7) // 8), "little")
         return drawn >> (-k % 8)
 

@@ -26,12 +26,16 @@ class IslandSettings:
         fresh_wins: Told outcomes during which a newly received win is tried first.
         study_window: Trials that an Optuna study is rebuilt from, at most.
         study_startup: Trials below which a study stays silent.
+        model_window: Evaluations that the Gaussian process is given, at most.
+        model_fit: Evaluations that its length scales are fitted to, at most.
+        model_startup: Evaluations below which it stays silent.
+        model_pool: Legal samples that it ranks.
         exhaustive: Raw size up to which an island walks the space in order once samples repeat.
     """
 
     models: bool = True
     ownership: float = 0.65
-    model_share: float = 0.5
+    model_share: float = 0.8
     elites: int = 16
     hall: int = 8
     start: int = 12
@@ -44,4 +48,8 @@ class IslandSettings:
     fresh_wins: int = 6
     study_window: int = 220
     study_startup: int = 10
+    model_window: int = 220
+    model_fit: int = 128
+    model_startup: int = 12
+    model_pool: int = 300
     exhaustive: int = 2_000_000

@@ -1,7 +1,8 @@
-"""Models that propose: Optuna studies over evaluations that may be read."""
+"""Models that propose: Optuna studies and a Gaussian process over evaluations that may be read."""
 
 from kernelarc.islands.models._proposer import Proposer
 from kernelarc.islands.models._study import StudyProposer
+from kernelarc.islands.models._surrogate import Surrogate, SurrogateProposer
 from kernelarc.islands.models._window import window
 
-__all__ = ["Proposer", "StudyProposer", "window"]
+__all__ = ["Proposer", "StudyProposer", "Surrogate", "SurrogateProposer", "window"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from kernelarc.genomes import Genome
@@ -17,10 +18,13 @@ class Proposer(Protocol):
 
     name: str
 
-    def propose(self, turn: Turn, parent: Genome | None) -> Genome | None:
+    def propose(
+        self, turn: Turn, parent: Genome | None, draft: Callable[[], Genome | None]
+    ) -> Genome | None:
         """Return an admitted legal genome, or None when the model has nothing to say.
 
         Args:
             turn: The ask's stream, view and admission.
             parent: An elite of the island: genes the model does not cover are taken from it.
+            draft: Makes a legal genome by the island's own operators, or None.
         """

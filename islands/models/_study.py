@@ -188,7 +188,9 @@ class StudyProposer:
         whole: dict[str, BaseDistribution] = {}
         apart: dict[str, BaseDistribution] = {}
         for axis in axes:
-            everywhere = all(trial.params.keys() >= axis.distributions.keys() for trial in trials)
+            everywhere = axis.gene.when is None or all(
+                trial.params.keys() >= axis.distributions.keys() for trial in trials
+            )
             (whole if everywhere else apart).update(axis.distributions)
         drawn = sampler.sample_relative(study, opening, whole)
         for name, distribution in apart.items():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from kernelarc.genomes import Judged
+from kernelarc.genomes import Judged, Status
 from kernelarc.islands._island import View
+from kernelarc.islands._population import fitness_of
 
 _STRIDE = 32
+_FAILED = {Status.COMPILE_ERROR, Status.LAUNCH_ERROR, Status.WRONG_RESULT, Status.TIMEOUT}
 
 
 def window(view: View, route: str, limit: int) -> list[Judged]:
@@ -16,7 +18,7 @@ def window(view: View, route: str, limit: int) -> list[Judged]:
     """
     count = view.count()
     if count <= limit:
-        return [judged for judged in view.recent(count) if _route(judged) == route]
+        return [judged for judged in view.recent(count) if route_of(judged) == route]
     least = max(3 * limit // 4 - _STRIDE, 1)
     newest = least + (count - least) % _STRIDE
     recent = view.recent(newest)
@@ -27,8 +29,15 @@ def window(view: View, route: str, limit: int) -> list[Judged]:
         if judged.evaluation.candidate.genome.fingerprint not in seen
     ]
     best.sort(key=lambda judged: judged.evaluation.candidate.number)
-    return [judged for judged in (*best, *recent) if _route(judged) == route]
+    return [judged for judged in (*best, *recent) if route_of(judged) == route]
 
 
-def _route(judged: Judged) -> str:
+def route_of(judged: Judged) -> str:
+    """Return the route of what was evaluated."""
     return judged.evaluation.candidate.genome.route
+
+
+def telling(judged: Judged) -> bool:
+    """Tell whether an evaluation says anything of its genome: a number, or a failure of its own."""
+    status = judged.evaluation.status
+    return status in _FAILED or (status is Status.OK and fitness_of(judged) is not None)
