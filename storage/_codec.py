@@ -14,7 +14,6 @@ from kernelarc.genomes import (
     Allele,
     Candidate,
     Contest,
-    Evaluation,
     Genome,
     InputError,
     Judged,
@@ -22,6 +21,7 @@ from kernelarc.genomes import (
     Status,
     Verdict,
 )
+from kernelarc.storage import _assembly as assembly
 from kernelarc.storage._contract import ContestRecord, Event, Round
 from kernelarc.storage._texts import alleles_from, dump, estimate_from, estimate_text, load
 
@@ -234,9 +234,9 @@ class Decoder:
     def candidate(self, row: Sequence[Any]) -> Candidate:
         """Decode the columns of ``_queries.CANDIDATE`` after id and position."""
         number, asked, workload, island, mutation, parents, fingerprint, route, canonical = row
-        return Candidate(
+        return assembly.candidate(
             number=number,
-            round=asked,
+            asked=asked,
             workload=self.workloads[workload],
             island=intern(island),
             mutation=intern(mutation),
@@ -247,37 +247,25 @@ class Decoder:
     @staticmethod
     def judged(candidate: Candidate, row: Sequence[Any]) -> Judged:
         """Decode the columns of ``_queries.EVALUATION`` after id and position."""
-        (
-            status,
-            verdict,
-            cost_s,
-            objective,
-            unit,
-            censored,
-            cache,
-            launches,
-            samples,
-            failure,
-            message,
-            properties,
-        ) = row
-        measurement = None
+        status, verdict, cost_s, objective, unit, censored, cache, launches = row[:8]
+        samples, failure, message, properties = row[8:]
+        measured = None
         if samples is not None:
-            measurement = Measurement(
+            measured = assembly.measurement(
                 samples=_undoubled(samples),
                 objective=objective,
                 unit=intern(unit),
-                censored=bool(censored),
+                censored=censored == 1,
                 cache=intern(cache),
                 launches=launches,
             )
-        evaluation = Evaluation(
-            candidate=candidate,
+        return assembly.judged(
+            verdict=_VERDICT[verdict],
+            of=candidate,
             status=_STATUS[status],
-            measurement=measurement,
+            measured=measured,
             failure=failure if failure is None else intern(failure),
             message=message or "",
             cost_s=cost_s,
             properties=StoredProperties(properties) if properties else _NONE,
         )
-        return Judged(evaluation=evaluation, verdict=_VERDICT[verdict])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, Final
@@ -67,6 +69,18 @@ _OTHERS: tuple[tuple[Select[Any], Callable[[Sequence[Any]], Entry]], ...] = (
 )
 
 
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Make a page of records without looking for garbage among them: there is none."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 class LogStream:
     """Reads windows of positions. Remembers candidates until their evaluation has passed."""
 
@@ -88,7 +102,7 @@ class LogStream:
 
     def _page(self, after: int, until: int) -> list[Numbered]:
         place = {"campaign": self._campaign, "after": after, "until": until}
-        with self._backend.reading() as connection:
+        with self._backend.reading() as connection, _no_collection():
             page = self._candidates(connection.execute(_CANDIDATES, place).all())
             rows = connection.execute(_EVALUATIONS, place).all()
             self._fetch(connection, [row[0] for row in rows if row[0] not in self._open])

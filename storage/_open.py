@@ -20,7 +20,7 @@ def _path(where: str | Path) -> Path:
     if "://" in text:
         scheme = text.partition("://")[0]
         raise InputError(
-            f"store {scheme}://...: only SQLite files are supported (a path, or sqlite:///PATH)"
+            f"store {scheme}://...: this version supports only SQLite files (a path, or sqlite:///PATH)"
         )
     if not text:
         raise InputError("store: the path is empty, name a file such as kernelarc.db")

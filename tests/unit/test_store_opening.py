@@ -124,7 +124,7 @@ def test_a_store_in_a_missing_folder_names_the_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["mysql://host/db", "http://x/y"])
 def test_other_urls_are_refused(where: str) -> None:
-    with pytest.raises(InputError, match="only SQLite files"):
+    with pytest.raises(InputError, match="supports only SQLite files"):
         open_reader(where)
 
 
