@@ -21,6 +21,7 @@ TRIES = 2000
 PROBES = 2000
 HOPELESS = 0.005
 SEARCH_LIMIT = 200_000
+LATE_RULES = 8
 
 
 class Component:
@@ -65,11 +66,22 @@ class Component:
 
     def _affordable(self, rules: Sequence[Rule]) -> list[Rule]:
         """Choose rules, the narrow ones first, while the graph stays within its limit for sure."""
-        kept: list[Rule] = []
-        for rule in sorted(rules, key=self._width):
-            if plan(self.positions, [*kept, rule], self.links).edges <= EDGE_LIMIT:
+        ranked = sorted(rules, key=self._width)
+        fits, fails = 0, len(ranked) + 1
+        while fails - fits > 1:
+            middle = (fits + fails) // 2
+            if self._fits(ranked[:middle]):
+                fits = middle
+            else:
+                fails = middle
+        kept = ranked[:fits]
+        for rule in ranked[fits + 1 : fits + 1 + LATE_RULES]:
+            if self._fits([*kept, rule]):
                 kept.append(rule)
         return kept
+
+    def _fits(self, rules: Sequence[Rule]) -> bool:
+        return plan(self.positions, rules, self.links).edges <= EDGE_LIMIT
 
     def _width(self, rule: Rule) -> int:
         return math.prod(self.links[position].cardinality for position in rule.positions)
@@ -83,6 +95,17 @@ class Component:
     def unbuilt(self) -> tuple[Rule, ...]:
         """The rules that the graph does not obey."""
         return self._built[1]
+
+    @cached_property
+    def asked(self) -> tuple[tuple[Rule, ...], ...]:
+        """Per level of the graph, the unbuilt rules whose genes are then all decided."""
+        order = self.graph.order
+        level = {position: depth for depth, position in enumerate(order)}
+        last = [max(level[p] for p in rule.positions) for rule in self.unbuilt]
+        return tuple(
+            tuple(rule for rule, at in zip(self.unbuilt, last, strict=True) if at == depth)
+            for depth in range(len(order))
+        )
 
     @property
     def total(self) -> int:
@@ -155,10 +178,6 @@ class _Search:
         self.order = component.graph.order
         self.left = SEARCH_LIMIT
         self.fault: InputError | None = None
-        level = {position: depth for depth, position in enumerate(self.order)}
-        self.asked: list[list[Rule]] = [[] for _ in self.order]
-        for rule in component.unbuilt:
-            self.asked[max(level[p] for p in rule.positions)].append(rule)
 
     def run(self) -> bool:
         found = self._descend(self.component.graph.root, 0)
@@ -183,7 +202,7 @@ class _Search:
 
     def _passes(self, depth: int) -> bool:
         try:
-            return broken_rule(self.asked[depth], self.values) is None
+            return broken_rule(self.component.asked[depth], self.values) is None
         except InputError as error:
             self.fault = self.fault or error
             return False

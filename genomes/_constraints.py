@@ -88,12 +88,13 @@ class ExpressionConstraint(Positional):
         InputError: The text does not parse, names an unknown gene, or does anything else.
     """
 
-    __slots__ = ("_names",)
+    __slots__ = ("_names", "tree")
 
     def __init__(self, text: str, names: Iterable[str]) -> None:
         self._names = tuple(names)
         compiled = compile_expression(text, self._names, what=f"constraint {text!r}")
         self.text, self.genes, self.function = text, compiled.names, compiled.function
+        self.tree = compiled.tree
 
     def __reduce__(self) -> tuple[type[ExpressionConstraint], tuple[str, tuple[str, ...]]]:
         return ExpressionConstraint, (self.text, self._names)

@@ -36,11 +36,13 @@ class Expression:
         text: As it was written.
         names: The names it uses, in the order of their first use.
         function: Takes one positional argument per name.
+        tree: The checked tree, in which the n-th name is called ``a<n>``.
     """
 
     text: str
     names: tuple[str, ...]
     function: Function
+    tree: ast.expr
 
 
 def compile_expression(
@@ -60,16 +62,26 @@ def compile_expression(
     """
     builder = _Builder(frozenset(known), what, logic, noun)
     body = builder.build(_parse(text, what))
-    names = tuple(builder.used)
+    return Expression(text, tuple(builder.used), function_of(body, len(builder.used), what), body)
+
+
+def function_of(body: ast.expr, count: int, what: str) -> Function:
+    """Compile a checked tree (or a part of one) to a function of ``a0``, ``a1``, ...
+
+    Args:
+        body: Made of what ``compile_expression`` builds.
+        count: How many positional arguments the function takes.
+        what: How error messages call it.
+    """
     arguments = ast.arguments(
-        posonlyargs=[ast.arg(arg=place) for place in builder.used.values()],
+        posonlyargs=[ast.arg(arg=f"a{place}") for place in range(count)],
         args=[],
         kwonlyargs=[],
         kw_defaults=[],
         defaults=[],
     )
     tree = ast.fix_missing_locations(ast.Expression(ast.Lambda(args=arguments, body=body)))
-    return Expression(text, names, _function(tree, what))
+    return _function(tree, what)
 
 
 def _parse(text: object, what: str) -> ast.expr:

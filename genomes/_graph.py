@@ -116,11 +116,12 @@ class _Builder:
             if self.fault is not None:
                 raise self.fault
             return self.end
-        places = self.places
+        places, values, kept = self.places, self.values, self.plan.steps[depth].kept
         key = (
             depth,
             self.fault is None,
-            *[labels[places[p]] for p, labels in self.plan.steps[depth].kept],
+            *[labels[places[p]] for p, labels in kept.labels],
+            *[joint.value(values) for joint in kept.joint],
         )
         known = self.known.get(key)
         if known is None:

@@ -11,6 +11,7 @@ from kernelarc.genomes._constraints import Constraint
 from kernelarc.genomes._domain import Domain
 from kernelarc.genomes._errors import InputError, nearest
 from kernelarc.genomes._gene import Gene
+from kernelarc.genomes._genes import Boolean, Choice, IntegerRange, PowerOfTwo
 from kernelarc.genomes._order import Link
 from kernelarc.genomes._rules import Rule
 
@@ -126,6 +127,7 @@ class Layout:
             when=self.whens[position],
             children=children,
             classes=classes,
+            whole=_is_whole(self.genes[position]),
         )
 
     @cached_property
@@ -148,6 +150,12 @@ class Layout:
             for position in component.positions:
                 found[position] = index
         return tuple(found)
+
+
+def _is_whole(gene: Gene) -> bool:
+    if isinstance(gene, IntegerRange | PowerOfTwo | Boolean):
+        return True
+    return isinstance(gene, Choice) and all(isinstance(value, int) for value in gene.options)
 
 
 def _grouped(count: int, pairs: Sequence[tuple[int, int]]) -> list[list[int]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kernelarc.genomes._alleles import Allele
-from kernelarc.genomes._rules import Rule
+from kernelarc.genomes._rules import Joint, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ class Link:
         children: Positions of the genes whose condition names this one.
         classes: Per allele index, which children it switches on, as a small number; one more
             entry at the end (index -1) for "off".
+        whole: Whether all alleles are whole numbers.
     """
 
     cardinality: int
@@ -29,6 +30,7 @@ class Link:
     when: frozenset[int] = frozenset()
     children: tuple[int, ...] = ()
     classes: tuple[int, ...] = ()
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +38,27 @@ class Step:
     """One level: decide ``position``, then ask ``rules``.
 
     Attributes:
-        kept: What tells states apart *before* this step: positions decided earlier, with a label
-            per allele index (last entry: off).
+        kept: What tells states apart *before* this step.
         free: No rule and no condition depends on the gene's allele.
     """
 
     position: int
     rules: tuple[Rule, ...]
-    kept: tuple[tuple[int, Sequence[int]], ...]
+    kept: Kept
     free: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What has to be remembered of the genes decided so far.
+
+    Attributes:
+        labels: Positions with a label per allele index (last entry: off).
+        joint: Numbers that several genes make together.
+    """
+
+    labels: tuple[tuple[int, Sequence[int]], ...]
+    joint: tuple[Joint, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +85,9 @@ def plan(positions: Sequence[int], rules: Sequence[Rule], links: Sequence[Link])
     planner = _Planner(positions, rules, links)
     steps, edges = [], 0
     while planner.waiting:
-        kept = planner.kept(planner.done)
-        step = planner.step(kept)
+        states = planner.states
+        step = planner.step(planner.kept())
         steps.append(step)
-        states = math.prod(max(len(set(labels)), 1) for _, labels in kept)
         edges += states * (1 if step.free else links[step.position].cardinality)
     return Plan(tuple(steps), edges)
 
@@ -87,8 +100,9 @@ class _Planner:
         self.waiting, self.done = list(positions), frozenset[int]()
         self.scopes = [frozenset(rule.positions) for rule in rules]
         self.ruled = frozenset[int]().union(*self.scopes)
+        self.whole = [link.whole for link in links]
 
-    def step(self, kept: tuple[tuple[int, Sequence[int]], ...]) -> Step:
+    def step(self, kept: Kept) -> Step:
         chosen = min(self._ready(), key=self._cost)
         before, self.done = self.done, self.done | {chosen}
         self.waiting.remove(chosen)
@@ -100,19 +114,43 @@ class _Planner:
         free = chosen not in self.ruled and not self.links[chosen].children
         return Step(chosen, decided, kept, free)
 
-    def kept(self, done: frozenset[int]) -> tuple[tuple[int, Sequence[int]], ...]:
-        """Return the decided positions that undecided ones still ask about, with labels."""
-        asked = frozenset[int]().union(
-            *(scope for scope in self.scopes if not scope <= done and scope & done)
+    @property
+    def states(self) -> int:
+        """How many states there can be at most, joint numbers taken as all their genes."""
+        count = 1
+        for position in self.done:
+            count *= self._labelled(position, self.done)
+        return count
+
+    def _labelled(self, position: int, done: frozenset[int]) -> int:
+        """Return how many labels a decided gene has towards what is undecided, 1 if forgotten."""
+        link = self.links[position]
+        if any(position in scope and not scope <= done for scope in self.scopes):
+            return link.cardinality + (link.parent is not None)
+        if any(child not in done for child in link.children):
+            return len(set(link.classes))
+        return 1
+
+    def kept(self) -> Kept:
+        """Return what undecided genes still depend on, as little as the rules allow."""
+        done = self.done
+        pending = [
+            rule.residue(done, self.whole)
+            for rule, scope in zip(self.rules, self.scopes, strict=True)
+            if not scope <= done and scope & done
+        ]
+        asked = frozenset[int]().union(*(residue.alleles for residue in pending))
+        joint = tuple(
+            part for residue in pending for part in residue.joint if not part.positions <= asked
         )
-        found: list[tuple[int, Sequence[int]]] = []
+        labels: list[tuple[int, Sequence[int]]] = []
         for position in sorted(done):
             link = self.links[position]
             if position in asked:
-                found.append((position, [*range(link.cardinality), -1]))
+                labels.append((position, [*range(link.cardinality), -1]))
             elif any(child not in done for child in link.children):
-                found.append((position, link.classes))
-        return tuple(found)
+                labels.append((position, link.classes))
+        return Kept(tuple(labels), joint)
 
     def _ready(self) -> list[int]:
         parents = ((p, self.links[p].parent) for p in self.waiting)
@@ -121,12 +159,6 @@ class _Planner:
     def _cost(self, position: int) -> tuple[float, int, int]:
         """Rank a candidate: the states after it, then how many rules it decides."""
         after = self.done | {position}
-        size = 0.0
-        for p in after:
-            link = self.links[p]
-            if any(not s <= after and p in s for s in self.scopes):
-                size += math.log(link.cardinality + 1)
-            elif any(child not in after for child in link.children):
-                size += math.log(len(set(link.classes)))
+        size = sum(math.log(self._labelled(p, after)) for p in after)
         decided = sum(s <= after and position in s for s in self.scopes)
         return round(size, 9), -decided, position

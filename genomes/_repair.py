@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,12 +13,14 @@ from kernelarc.genomes._alleles import Allele
 from kernelarc.genomes._assignment import Assignment
 from kernelarc.genomes._component import Component
 from kernelarc.genomes._draw import draw_below
+from kernelarc.genomes._errors import InputError
 from kernelarc.genomes._gene import Gene
 from kernelarc.genomes._graph import Node
 from kernelarc.genomes._layout import Layout
-from kernelarc.genomes._rules import OFF, broken_rule
+from kernelarc.genomes._rules import OFF, Rule, broken_rule
 
-EXPANSIONS = 5000
+EXPANSIONS = 1500
+DESCENTS = 3000
 JITTERED = 64
 NEAR = 8
 
@@ -82,6 +85,7 @@ class _Nearest:
         self.jitter: list[list[float]] = rng.random((len(self.order), JITTERED)).tolist()
         self.queue: list[tuple[float, int, int, Node, _Path | None]] = []
         self.pushed = 0
+        self.values: list[Any] = [OFF] * len(layout.genes)
         self.pressed = frozenset(p for rule in component.unbuilt for p in rule.positions)
         self.closed: set[int] = set()
 
@@ -98,25 +102,65 @@ class _Nearest:
             cost, _, depth, node, path = heapq.heappop(self.queue)
             depth = -depth
             if depth == len(self.order):
-                if self._accept(path, found):
-                    return True
-                continue
+                self._write(path, found)
+                return True
             # Without unbuilt rules, what follows a node depends on the node alone.
             if merging and id(node) in self.closed:
                 continue
             self.closed.add(id(node))
             self._expand(cost, depth, node, path)
+        return self._descend(found)
+
+    def _descend(self, found: Assignment) -> bool:
+        """Go down by the cheapest edges, back where nothing passes: near, though not nearest."""
+        stack: list[tuple[int, Node, _Path | None]] = [(0, self.component.graph.root, None)]
+        for _ in range(DESCENTS):
+            if not stack:
+                return False
+            depth, node, path = stack.pop()
+            if depth == len(self.order):
+                self._write(path, found)
+                return True
+            self.queue.clear()
+            self._expand(0.0, depth, node, path)
+            down = sorted(self.queue, key=itemgetter(0, 1), reverse=True)
+            stack += [(depth + 1, child, further) for _, _, _, child, further in down]
         return False
 
     def _expand(self, cost: float, depth: int, node: Node, path: _Path | None) -> None:
-        position = self.order[depth]
-        if node.spread > 1:
-            for place in self._choices(position, node.spread):
+        position, asked = self.order[depth], self.component.asked[depth]
+        if asked:
+            self._lay(path, depth)
+        for place, child in self._edges(node, position):
+            self.values[position] = self._value(position, place)
+            if not asked or self._passes(asked):
                 price = self._price(depth, position, place)
-                self._push(cost + price, depth + 1, node.children[0], (place, path))
-            return
-        for place, child in zip(node.places, node.children, strict=True):
-            self._push(cost + self._price(depth, position, place), depth + 1, child, (place, path))
+                self._push(cost + price, depth + 1, child, (place, path))
+
+    def _edges(self, node: Node, position: int) -> Iterator[tuple[int, Node]]:
+        if node.spread == 1:
+            return zip(node.places, node.children, strict=True)
+        return ((place, node.children[0]) for place in self._choices(position, node.spread))
+
+    def _passes(self, asked: tuple[Rule, ...]) -> bool:
+        try:
+            return broken_rule(asked, self.values) is None
+        except InputError:  # nothing that cannot be evaluated is a repair
+            return False
+
+    def _value(self, position: int, place: int) -> Any:
+        return self.layout.domains[position].at(place) if place >= 0 else OFF
+
+    def _lay(self, path: _Path | None, depth: int) -> list[int]:
+        """Write a path's alleles into ``values``; return its allele indices in order."""
+        places: list[int] = []
+        while path is not None:
+            place, path = path
+            places.append(place)
+        places.reverse()
+        for position, place in zip(self.order[:depth], places, strict=True):
+            self.values[position] = self._value(position, place)
+        return places
 
     def _choices(self, position: int, spread: int) -> list[int]:
         """Return what to try at a gene that the graph leaves free: its wanted allele first.
@@ -148,13 +192,8 @@ class _Nearest:
         # Of equal costs the deepest first, then the newest: straight down where nothing is wrong.
         heapq.heappush(self.queue, (cost, -self.pushed, -depth, node, path))
 
-    def _accept(self, path: _Path | None, found: Assignment) -> bool:
-        places: list[int] = []
-        while path is not None:
-            place, path = path
-            places.append(place)
-        values: list[Any] = found.values
-        for position, place in zip(self.order, reversed(places), strict=True):
+    def _write(self, path: _Path | None, found: Assignment) -> None:
+        places = self._lay(path, len(self.order))
+        for position, place in zip(self.order, places, strict=True):
             found.places[position] = place
-            values[position] = self.layout.domains[position].at(place) if place >= 0 else OFF
-        return broken_rule(self.component.unbuilt, values) is None
+            found.values[position] = self.values[position]

@@ -68,6 +68,7 @@ def _a_gene(draw: st.DrawFn, number: int, earlier: Sequence[Gene]) -> Gene:
         IntegerRange(name=name, low=0, high=3, when=when),
         Choice(name=name, options=(1, 2, 5), when=when),
         Choice(name=name, options=(7,), when=when),
+        Choice(name=name, options=(0.1, 0.7, 2.0), when=when),
         Choice(name=name, options=("a", "b", "c"), when=when),
         Permutation(name=name, items=("i", "j", "k"), when=when),
     ]
@@ -75,7 +76,26 @@ def _a_gene(draw: st.DrawFn, number: int, earlier: Sequence[Gene]) -> Gene:
 
 
 def _numeric(gene: Gene) -> bool:
-    return all(isinstance(value, int) for value in gene.values())
+    return all(isinstance(value, int | float) for value in gene.values())
+
+
+TEMPLATES = (
+    "{a} + {b} <= {n}",
+    "{a} * {b} != {n}",
+    "{a} >= {b} or {b} < {n}",
+    "{a} % 2 == 0",
+    "{a} + 2 * {b} - {c} <= {n}",
+    "{a} - ({b} - {c}) - {n} < {d}",
+    "{a} * {b} * {c} * 3 <= {n} + {d}",
+    "({a} > 1 or {b} == 0) and {c} != {n}",
+    "not ({a} + {b} + {d} > {c} + {n})",
+    "{a} / 2 + {b} + {c} <= {n}",
+    "{a} % ({b} + 1) + {c} <= {n}",
+    "{a} in ({b}, {c} + 1, {n})",
+    "{a} <= {b} + {d} <= {c} + {n}",
+    "({a} or {b}) + {c} <= {n}",
+    "{a} ** 2 + {b} ** 2 < {c} * {n}",
+)
 
 
 @st.composite
@@ -86,13 +106,9 @@ def parts(draw: st.DrawFn) -> tuple[list[Gene], list[Constraint]]:
     names = [gene.name for gene in genes]
     numeric = [gene.name for gene in genes if _numeric(gene)]
     constraints: list[Constraint] = []
-    templates = ("{a} + {b} <= {n}", "{a} * {b} != {n}", "{a} >= {b} or {b} < {n}", "{a} % 2 == 0")
     for _ in range(draw(st.integers(0, 3)) if numeric else 0):
-        text = draw(st.sampled_from(templates)).format(
-            a=draw(st.sampled_from(numeric)),
-            b=draw(st.sampled_from(numeric)),
-            n=draw(st.integers(0, 8)),
-        )
+        letters = {letter: draw(st.sampled_from(numeric)) for letter in "abcd"}
+        text = draw(st.sampled_from(TEMPLATES)).format(n=draw(st.integers(0, 8)), **letters)
         constraints.append(ExpressionConstraint(text, names))
     return genes, constraints
 
@@ -481,6 +497,24 @@ def test_a_huge_linked_space_is_counted_drawn_and_stepped_without_listing() -> N
     assert space.contains(fixed)
     assert len(list(itertools.islice(space.enumerate(), 100))) == 100
     assert time.process_time() - start < 10
+
+
+def test_a_sum_over_all_genes_is_counted_by_its_partial_sums() -> None:
+    """Coefficients of (1 + x + x² + x³)³⁰: what the graph must find without 4³⁰ combinations."""
+    names = [f"n{i}" for i in range(30)]
+    genes = [IntegerRange(name=name, low=0, high=3) for name in names]
+    ways = np.array([1], dtype=object)
+    for _ in names:
+        ways = np.convolve(ways, np.array([1, 1, 1, 1], dtype=object))
+    text = " + ".join(names[::2]) + " <= 20 - (" + " + ".join(names[1::2]) + ")"
+    space = Space("r", genes, [ExpressionConstraint(text, names)])
+    assert space.size().legal == sum(ways[:21])
+    assert space.size().exact
+    rng = np.random.default_rng(0)
+    assert all(space.violation(space.sample(rng)) is None for _ in range(50))
+    far = space.repair(dict.fromkeys(names, 3), rng)
+    assert far is not None
+    assert space.contains(far)
 
 
 def test_a_huge_space_with_one_constraint_over_everything_is_bounded_and_drawn() -> None:
