@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from struct import Struct
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kernelarc.genomes import Allele, Status
+from kernelarc.genomes import Allele, Gene, Genome, Status
 
 _STATUSES = tuple(Status)
 _STATUS_PLACE = {status: place for place, status in enumerate(_STATUSES)}
@@ -68,8 +69,32 @@ class Answers:
         self._samples_end = array("Q")
         self._speaks_for: dict[int, int] = {}
 
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "_pack"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self._pack = Struct(f"<{len(self._genes)}I").pack
+
     def __len__(self) -> int:
         return len(self._row_of)
+
+    def indices(self, genes: Sequence[Gene]) -> NDArray[np.int32]:
+        """Return where every genome's alleles stand in the genes' domains.
+
+        Shape (genomes, genes), in the order first recorded; -1 where a gene is switched off.
+        """
+        shape = (len(self._row_of), len(self._genes))
+        places = np.frombuffer(b"".join(self._row_of), dtype="<u4").reshape(shape)
+        found = np.empty(shape, dtype=np.int32)
+        for column, (gene, known) in enumerate(zip(genes, self._places, strict=True)):
+            index_of = [-1, *(gene.index(allele) for _, allele in known)]  # 0 is absent
+            found[:, column] = np.array(index_of, dtype=np.int32)[places[:, column]]
+        return found
+
+    def alleles(self, gene: int) -> tuple[Allele, ...]:
+        """Return the alleles that were recorded of the gene at this position."""
+        return tuple(allele for _, allele in self._places[gene])
 
     def place(self, gene: int, allele: Allele) -> int:
         """Return the number that stands for an allele of the gene at this position."""
@@ -140,6 +165,8 @@ class Answers:
         return place
 
     def _find_row(self, alleles: Mapping[str, Allele]) -> int | None:
+        if isinstance(alleles, Genome):  # a plain dictionary answers faster
+            alleles = alleles.alleles()
         places = []
         for gene, known in zip(self._genes, self._places, strict=True):
             allele = alleles.get(gene)

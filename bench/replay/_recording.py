@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelarc.bench.replay._answers import Answer, Answers
 from kernelarc.bench.replay._kernel_tuner import CacheReader
-from kernelarc.bench.replay._legality import recorded_only
+from kernelarc.bench.replay._listed import ListedSpace
 from kernelarc.bench.replay._own import SCHEMA_KEY, OwnReader
 from kernelarc.bench.replay._parsed import Parsed, RecordedRoute
 from kernelarc.bench.replay._reading import read_text
@@ -220,8 +220,7 @@ def _space(path: Path, route: RecordedRoute) -> Space:
     try:
         space = Space(route.name, route.genes, route.constraints)
         if route.legality == "rows" or _lacks_rows(space, route.answers):
-            added = recorded_only(route.genes, route.answers)
-            space = Space(route.name, route.genes, route.constraints + added)
+            space = ListedSpace(route.name, route.genes, route.constraints, route.answers)
         return assign_strategies(space)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error

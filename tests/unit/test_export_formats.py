@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -135,10 +135,10 @@ def campaign(
     return number
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[StoreReader]:
+@pytest.fixture(scope="module")
+def store_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Campaigns: 1 audited, 2 not audited, 3 best refuted, 4 nothing valid, 5 two workloads."""
-    path = tmp_path / "store.db"
+    path = tmp_path_factory.mktemp("exported") / "store.db"
     with open_writer(path, create=True, synchronous="NORMAL") as writer:
         found = search(SMALL)
         campaign(writer, [*found, audit(SMALL, BEST, upheld=True, time=70.0)])
@@ -165,7 +165,12 @@ def store(tmp_path: Path) -> Iterator[StoreReader]:
             ],
             (SMALL, LARGE),
         )
-    with open_reader(path) as reader:
+    return path
+
+
+@pytest.fixture
+def store(store_path: Path) -> Iterator[StoreReader]:
+    with open_reader(store_path) as reader:
         yield reader
 
 
@@ -317,7 +322,7 @@ def test_nothing_valid_is_one_clear_line_and_no_file(
     with pytest.raises(InputError, match="campaign 4 has nothing to export") as caught:
         export(store, 4, format, tmp_path / "out.file")
     assert caught.value.exit_code == 2
-    assert {p.name for p in tmp_path.iterdir() if not p.name.startswith("store.db")} == set()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_unknown_formats_and_campaigns_are_answered(store: StoreReader, tmp_path: Path) -> None:
@@ -339,18 +344,17 @@ def test_places_that_cannot_be_written(store: StoreReader, tmp_path: Path, forma
 
 @pytest.mark.parametrize("format", sorted(EXPORTERS))
 def test_a_store_is_not_overwritten_but_an_export_is(
-    store: StoreReader, tmp_path: Path, format: str
+    store: StoreReader, store_path: Path, tmp_path: Path, format: str
 ) -> None:
-    target = tmp_path / "store.db"
-    before = target.read_bytes()
+    target = tmp_path / "mine.db"
+    shutil.copy(store_path, target)
     with pytest.raises(InputError, match="is a database"):
         export(store, 1, format, target)
-    assert target.read_bytes() == before
+    assert target.read_bytes() == store_path.read_bytes()
     again = tmp_path / "out.file"
     for _ in range(2):
         assert export(store, 1, format, again) == (again,)
-    leftovers = {p.name for p in tmp_path.iterdir() if not p.name.startswith("store.db")}
-    assert leftovers == {"out.file"}
+    assert sorted(tmp_path.iterdir()) == [target, again]
 
 
 def test_a_failing_writer_leaves_the_earlier_file(
@@ -367,12 +371,3 @@ def test_a_failing_writer_leaves_the_earlier_file(
         export(store, 1, "kernel_tuner-t4", path)
     assert path.read_text() == "earlier"
     assert not list(tmp_path.glob(".kernelarc-export-*"))
-
-
-def test_an_exported_study_may_be_replaced(store: StoreReader, tmp_path: Path) -> None:
-    path = tmp_path / "study.db"
-    export(store, 1, "optuna", path)
-    export(store, 1, "optuna", path)
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT count(*) FROM trials").fetchone() == (6,)
-    connection.close()
