@@ -23,6 +23,8 @@ _Floats: TypeAlias = "NDArray[np.float64]"
 _BASE_EXTENT = 512
 """Rows and columns whose answer is computed; larger matrices are made of these."""
 
+_PIECE_ELEMENTS = 1 << 16
+
 _REFRESH_EVERY = 200
 """After so many fills the base itself is drawn anew."""
 
@@ -54,22 +56,23 @@ class _AnyValues(ValueSource):
 
 
 def _signs(rng: np.random.Generator, n: int) -> _Floats:
-    signs: _Floats = rng.integers(0, 2, size=n) * 2.0 - 1.0
-    return signs
+    return rng.choice(np.array([-1.0, 1.0]), size=n)
 
 
 def _factors(rng: np.random.Generator, n: int) -> _Floats:
     """Signed powers of two between 1/2 and 2: multiplying with them is exact."""
-    factors: _Floats = _signs(rng, n) * np.exp2(rng.integers(-1, 2, size=n))
-    return factors
+    return _signs(rng, n) * np.exp2(rng.integers(-1, 2, size=n).astype(np.float64))
 
 
 def _chosen(
     base: NDArray[Any], index: NDArray[np.int64], factor: _Floats, out: NDArray[Any]
 ) -> None:
-    """out[i] = base[index[i]] * factor[i], row by row."""
-    np.take(base, index, axis=0, out=out, mode="clip")
-    out *= factor.astype(out.dtype)[:, None]
+    """out[i] = base[index[i]] * factor[i], some rows at a time so that they stay in caches."""
+    narrow = factor.astype(out.dtype)[:, None]
+    step = max(1, _PIECE_ELEMENTS // max(base.shape[1], 1))
+    for start in range(0, len(index), step):
+        part = slice(start, start + step)
+        np.multiply(base.take(index[part], axis=0), narrow[part], out=out[part])
 
 
 class _BasedValues(ValueSource):
@@ -135,8 +138,7 @@ class _ProductValues(_BasedValues):
         factor, column_factor = _factors(rng, self._m), _factors(rng, self._n)
         _chosen(a, row, factor, inputs["a"])
         into: NDArray[Any] = inputs["b"]
-        np.take(b, column, axis=1, out=into, mode="clip")
-        into *= column_factor.astype(into.dtype)
+        np.multiply(b.take(column, axis=1), column_factor.astype(into.dtype), out=into)
         added = None
         if "residual" in inputs:
             added = np.empty((self._m, self._n), dtype=np.float32)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias
 
 from kernelarc.bench._numerics import Comparison
 from kernelarc.bench.cpu._refusal import INPUT_CHANGED, NOT_WRITTEN, OUT_OF_BOUNDS, Refusal
 from kernelarc.bench.cpu._stage import BufferSet
 from kernelarc.genomes import Status
+
+Comparisons: TypeAlias = "Callable[[], Mapping[str, Comparison]]"
 
 
 class Checkable(Protocol):
@@ -36,8 +38,13 @@ def check_surroundings(run: Checkable, where: str) -> None:
         raise Refusal(Status.WRONG_RESULT, INPUT_CHANGED, message)
 
 
-def check_run(run: Checkable, where: str) -> float:
+def check_run(run: Checkable, where: str, comparisons: Comparisons | None = None) -> float:
     """Check one finished run; return the largest error relative to the reference's size.
+
+    Args:
+        run: What was run on.
+        where: In which stage, for the message.
+        comparisons: How outputs are compared, if otherwise than whole.
 
     Raises:
         Refusal: It wrote where it must not, left an output unwritten, or is wrong.
@@ -46,7 +53,7 @@ def check_run(run: Checkable, where: str) -> float:
     if (text := run.buffers.unwritten()) is not None:
         raise Refusal(Status.WRONG_RESULT, NOT_WRITTEN, f"{text} ({where})")
     worst = 0.0
-    for comparison in run.compare().values():
+    for comparison in (comparisons or run.compare)().values():
         if not comparison.ok:
             failure = comparison.failure or "wrong"
             message = f"{comparison.message} ({where})"

@@ -6,6 +6,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kernelarc.bench.cpu._baseline import Form
 from kernelarc.bench.cpu._checks import check_run
@@ -124,7 +125,8 @@ class Match:
     def _prove(self, contender: Contender) -> float:
         """Small jobs, then twice the real shape on fresh values; the second sets the launches."""
         self._beat(contender, "proving")
-        contender.prove(self._grounds, self._hang_s, self._watch)
+        grounds = replace(self._grounds, beat=lambda stage, _: self._beat(contender, stage))
+        contender.prove(grounds, self._hang_s, self._watch)
         seconds = 0.0
         for _ in range(2):
             slot = self._grounds.stage.next()

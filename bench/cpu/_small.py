@@ -20,6 +20,9 @@ from kernelarc.genomes import Operator, Workload
 _LONG = (1031, 1543, 2053)
 """Longer than most cache blocks, and prime."""
 
+_SHORT = (3, 5, 7, 11, 13, 17)
+"""Beside a long axis: shorter than most tiles, and quickly checked."""
+
 
 @dataclass(frozen=True, slots=True)
 class SmallJob:
@@ -41,23 +44,36 @@ class SmallJobs:
 
     def draw(self, rng: np.random.Generator) -> Iterator[SmallJob]:
         """Yield the jobs of one candidate."""
-        for variant in (v for v in Variant if v not in EXACT_VARIANTS):
-            yield SmallJob(self._ragged(rng), variant, exact=False)
-        for variant in self._exact:
-            yield SmallJob(self._ragged(rng), variant, exact=True)
+        shapes = (self._ragged(rng), self._ragged(rng))
+        friendly = [variant for variant in Variant if variant not in EXACT_VARIANTS]
+        for place, variant in enumerate((*friendly, *self._exact)):
+            yield SmallJob(shapes[place % 2], variant, exact=variant in EXACT_VARIANTS)
         for axis in self._free:
-            ragged = self._ragged(rng)
-            axes = {**ragged.axes, axis: int(rng.choice(_LONG))}
-            yield SmallJob(replace(ragged, axes=axes), Variant.RANDOM, exact=False)
-        ones = dict.fromkeys(self._free, 1)
-        yield SmallJob(replace(self._workload, axes=ones, uuid=""), Variant.RANDOM, exact=False)
+            axes = {name: int(rng.choice(_SHORT)) for name in self._free}
+            axes[axis] = int(rng.choice(_LONG))
+            yield SmallJob(self._bound(axes), Variant.RANDOM, exact=False)
+        ones = self._bound(dict.fromkeys(self._free, 1))
+        yield SmallJob(ones, Variant.RANDOM, exact=False)
+
+    def _bound(self, axes: dict[str, int]) -> Workload:
+        return replace(self._workload, axes=axes, uuid="")
 
     def _ragged(self, rng: np.random.Generator) -> Workload:
         return ragged_workload(self._operator, self._workload, rng)
 
-    def fill(self, job: SmallJob, rng: np.random.Generator) -> SmallRun:
-        """Return buffers with fresh values and what they must give."""
-        buffers = BufferSet(self._operator, job.workload)
+    def runs(self, rng: np.random.Generator) -> Iterator[SmallRun]:
+        """Yield filled buffers, one job after the other.
+
+        Jobs of equal shape share buffers: a kernel meets other values at the same addresses.
+        """
+        made: dict[str, BufferSet] = {}
+        for job in self.draw(rng):
+            key = job.workload.fingerprint
+            if key not in made:
+                made[key] = BufferSet(self._operator, job.workload)
+            yield self._filled(job, made[key], rng)
+
+    def _filled(self, job: SmallJob, buffers: BufferSet, rng: np.random.Generator) -> SmallRun:
         drawn = make_inputs(self._operator, job.workload, rng, job.variant)
         for name, array in buffers.inputs.items():
             np.copyto(array, np.asarray(drawn[name]), casting="unsafe")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelarc.bench._buffers import GuardedBuffer, last_level_cache_bytes, rotation_count
 from kernelarc.bench._inputs import present_inputs, shape_of
@@ -111,8 +110,12 @@ class Slot:
         """Forget values that can no longer be trusted: the next stir fills anew."""
         self._reference = None
 
-    def compare(self) -> dict[str, Comparison]:
-        """Compare every output with what these values must give."""
+    def compare(self, rows_of: np.random.Generator | None = None) -> dict[str, Comparison]:
+        """Compare every output with what these values must give.
+
+        Args:
+            rows_of: Where given, large outputs are compared in rows that it chooses.
+        """
         assert self._reference is not None
         return {
             spec.name: compare_by_rows(
@@ -122,13 +125,10 @@ class Slot:
                 dtype=spec.dtype,
                 depth=self._depth,
                 name=spec.name,
+                rows_of=rows_of,
             )
             for spec in self._operator.outputs
         }
-
-    def copies(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of the outputs."""
-        return {name: array.copy() for name, array in self.buffers.outputs.items()}
 
 
 class Stage:
