@@ -44,7 +44,8 @@ class Space:
     """The legal genomes of one route: genes, their conditions, and constraints over them.
 
     Making a space checks names and text but enumerates nothing; counting and sampling build a
-    decision graph when first asked and keep it.
+    decision graph when first asked and keep it. A gene whose whole domain depends on another gene
+    gets all alleles that it can ever have, and an ``AllowedAlleles`` constraint.
 
     Args:
         route: The route's name.
