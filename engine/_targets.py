@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelarc.bench import CpuDevice, Device, ReplayDevice, load_recording
+from kernelarc.bench import CpuDevice, Device, ReplayDevice
 from kernelarc.engine._settings import CampaignSettings
 from kernelarc.genomes import InputError, Problem, builtin_operators, builtin_problem, nearest
 
@@ -79,5 +79,5 @@ def _recording(settings: CampaignSettings) -> Target:
         )
     if settings.axes or settings.options:
         raise InputError(f"{settings.target}: a recorded space has its axes fixed; drop --set")
-    path = Path(settings.target)
-    return Target(ReplayDevice(path), load_recording(path).problem)
+    device = ReplayDevice(Path(settings.target))
+    return Target(device, device.problem)
