@@ -298,11 +298,9 @@ def _membership(algo: LtAlgoDomain) -> tuple[tuple[int, frozenset[int]], ...]:
 
 
 def workspace_levels_mib(ceiling_bytes: int) -> tuple[int, ...]:
-    """Return the scratch ceilings a genome may choose: none, powers of eight, and the most."""
-    ceiling = ceiling_bytes >> 20
-    levels = {0, ceiling}
-    step = 1
-    while step < ceiling:
-        levels.add(step)
-        step *= 8
-    return tuple(sorted(levels))
+    """Return the scratch ceilings a genome may choose: none at all, or the job's own.
+
+    More levels would only be many names for the same: a kernel needs what it needs, and what it
+    is granted beyond that changes nothing (measured on an H200).
+    """
+    return tuple(sorted({0, ceiling_bytes >> 20}))

@@ -148,6 +148,5 @@ def test_memory_is_demanded_before_work() -> None:
 
 
 def test_workspace_levels_end_at_the_ceiling() -> None:
-    assert workspace_levels_mib(64 << 20) == (0, 1, 8, 64)
+    assert workspace_levels_mib(64 << 20) == (0, 64)
     assert workspace_levels_mib(0) == (0,)
-    assert workspace_levels_mib(3 << 20) == (0, 1, 3)
