@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -188,17 +189,22 @@ class EvolvingIsland(Island):
 
     def _by_model(self, turn: Turn, name: str, parent: Genome) -> Proposal | None:
         model = self._models[name].get(parent.route)
-        genome = None if model is None else model.propose(turn, parent, lambda: self._draft(turn))
+        genome = (
+            None
+            if model is None
+            else model.propose(turn, parent, partial(self._draft, turn, parent))
+        )
         if genome is None:
             return None
         return Proposal(genome=genome, mutation=name, parents=(parent.fingerprint,))
 
-    def _draft(self, turn: Turn) -> Genome | None:
+    def _draft(self, turn: Turn, parent: Genome) -> Genome | None:
         """Draft by one of the operators, drawn by credit, without asking whether it is new."""
         moves = {n: p for n, p in self._priors.items() if n not in self._models}
         chances = self._credit.chances(moves)
         name = draw(turn.rng, list(chances), list(chances.values()))
-        parent = self._population.parent(self._settings.tournament).genome
+        drawn = self._population.parent(self._settings.tournament).genome
+        parent = drawn if drawn.route == parent.route else parent
         alleles = getattr(self._toolbox, name)(parent, self._scene(parent.route), turn.rng)
         return None if alleles is None else legal(alleles, self._terrains[parent.route], turn.rng)
 

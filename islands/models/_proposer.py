@@ -26,5 +26,5 @@ class Proposer(Protocol):
         Args:
             turn: The ask's stream, view and admission.
             parent: An elite of the island: genes the model does not cover are taken from it.
-            draft: Makes a legal genome by the island's own operators, or None.
+            draft: Makes a legal genome of the parent's route by the island's operators, or None.
         """

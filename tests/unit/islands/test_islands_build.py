@@ -103,7 +103,7 @@ def test_equal_objectives_everywhere_only_restart(world: Any) -> None:
 
 def test_a_huge_space_is_searched_without_listing_it(world: Any) -> None:
     islands = world.islands("huge", models=True)
-    log = world.play(islands, 80)
-    assert log.count() == 80
+    log = world.play(islands, 40)
+    assert log.count() == 40
     start = min(j.evaluation.measurement.objective for j in log.judged[:12] if j.verdict != "FAIL")
     assert log.best(1)[0].evaluation.measurement.objective < start

@@ -37,14 +37,14 @@ def history(world: Any, space: str, models: bool, rounds: int, seed: int) -> tup
 @pytest.mark.parametrize("models", [False, True])
 @pytest.mark.parametrize("space", SPACES)
 def test_a_new_island_told_the_same_answers_alike(world: Any, space: str, models: bool) -> None:
-    log, told = history(world, space, models, 60, seed=3)
+    log, told = history(world, space, models, 36, seed=3)
     twins = world.islands(space, models=models), world.islands(space, models=models)
     for one, other, heard in zip(*twins, told, strict=True):
         one.tell(heard)
         for judged in heard:
             other.tell([judged])
             other.ask(2, np.random.default_rng(99), log)
-        for seed in range(3):
+        for seed in range(2):
             assert answers(one, log, seed) == answers(other, log, seed)
 
 
@@ -80,17 +80,17 @@ def test_results_depend_on_the_stream_alone(world: Any, models: bool) -> None:
     for state in (1, 2):
         random.seed(state)
         np.random.seed(state)  # noqa: NPY002 - the state that must not matter
-        log = world.play(world.islands(models=models), 40)
+        log = world.play(world.islands(models=models), 30)
         outcomes.append([j.evaluation.candidate.genome.fingerprint for j in log.judged])
     assert outcomes[0] == outcomes[1]
-    other = world.play(world.islands(models=models), 40, seed=1)
+    other = world.play(world.islands(models=models), 30, seed=1)
     assert outcomes[0] != [j.evaluation.candidate.genome.fingerprint for j in other.judged]
 
 
 @pytest.mark.parametrize("models", [False, True])
 def test_the_global_random_states_are_untouched(world: Any, models: bool) -> None:
     before = random.getstate(), str(np.random.get_state(legacy=False))  # noqa: NPY002 - compared
-    world.play(world.islands(models=models), 60)
+    world.play(world.islands(models=models), 30)
     after = random.getstate(), str(np.random.get_state(legacy=False))  # noqa: NPY002 - compared
     assert before == after
 
@@ -131,17 +131,16 @@ def test_every_operator_of_an_island_comes_to_its_turn(world: Any) -> None:
     } <= set(island.credit())
 
 
-@pytest.mark.parametrize("models", [False, True])
-def test_islands_search_better_than_sampling(world: Any, models: bool) -> None:
+@pytest.mark.parametrize(("models", "rounds"), [(False, 500), (True, 80)])
+def test_islands_search_better_than_sampling(world: Any, models: bool, rounds: int) -> None:
     space = world.spaces["plain"]
-    found, drawn = [], []
-    for seed in range(3):
-        log = world.play(world.islands("plain", models=models), 200, seed=seed)
-        found.append(log.best(1)[0].evaluation.measurement.objective)
+    log = world.play(world.islands("plain", models=models), rounds)
+    drawn = []
+    for seed in range(5):
         rng = np.random.default_rng(seed)
-        tried = [world.objective(space.sample(rng)) for _ in range(200)]
+        tried = [world.objective(space.sample(rng)) for _ in range(rounds)]
         drawn.append(min(one for one in tried if one is not None))
-    assert max(found) < min(drawn)
+    assert log.best(1)[0].evaluation.measurement.objective < min(drawn)
 
 
 def test_memory_stays_bounded(world: Any) -> None:
