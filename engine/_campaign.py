@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -146,20 +145,13 @@ class Campaign:
         """Search in one session, which is closed before an audit opens its own."""
         reason = self._pipeline(session, state, journal, stop).run()
         if reason not in {"signal", "audit"}:
-            with self._faults(journal):
-                for unit in self._attributor(session, state).units(final=True):
-                    journal.write(unit)
+            for unit in self._attributor(session, state).units(final=True):
+                journal.write(unit)
+            journal.commit()
         if reason == "audit":
             session.close()
             self._audit(state, journal)
         return reason
-
-    @contextmanager
-    def _faults(self, journal: Journal) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            journal.commit()
 
     def _pipeline(
         self, session: Session, state: CampaignState, journal: Journal, stop: StopRequest

@@ -79,9 +79,9 @@ def _machine(folder: Path) -> list[Part]:
         ),
         Part(
             name="C compiler",
-            found=_first_line(["cc", "--version"]),
+            found=_first_line([os.environ.get("CC") or "cc", "--version"]),
             enables="the cpu device: kernels are compiled on this machine by 'cc'",
-            get="apt-get install gcc libc6-dev",
+            get="apt-get install gcc libc6-dev, or name yours in CC",
             needed=True,
         ),
         Part(
