@@ -62,9 +62,7 @@ def _row(best: BestResult) -> tuple[str, ...]:
 
 
 def objective(best: BestResult) -> str:
-    """Return the best's number with its unit; times in microseconds."""
-    if best.latency_us is not None:
-        return f"{number(best.latency_us)} us"
+    """Return the best's number in the device's own unit."""
     return f"{number(best.objective)} {best.unit}".rstrip()
 
 

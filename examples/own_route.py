@@ -59,7 +59,7 @@ ROUTE = kernelarc.Route(
 
 
 def main() -> None:
-    """Search 42 genomes on a small workload."""
+    """Search a few of its 42 genomes on a small workload."""
     workload = kernelarc.Workload(
         operator=OPERATOR.fingerprint,
         axes={"rows": 256, "columns": 1000},
@@ -67,7 +67,7 @@ def main() -> None:
         tolerance=kernelarc.Tolerance(max_atol=1e-3, max_rtol=1e-4, required_matched_ratio=1.0),
     )
     result = kernelarc.run(
-        kernelarc.CampaignSettings(target="row_sums", budget=12, store="own.db", audit_rounds=10),
+        kernelarc.CampaignSettings(target="row_sums", budget=6, store="own.db", audit_rounds=10),
         device=kernelarc.CpuDevice(routes=[ROUTE]),
         problem=kernelarc.Problem(operator=OPERATOR, workloads=(workload,)),
     )

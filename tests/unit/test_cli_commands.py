@@ -72,7 +72,7 @@ def test_the_report_is_in_words(call: Call, small_space: Path) -> None:
     printed = call("run", small_space, "--budget", "28")
     assert "campaign 1 finished" in printed
     assert "28 evaluated" in printed
-    assert re.search(r"1000 us +- +- +yes", printed)
+    assert re.search(r"1 ms +- +- +yes", printed)
     assert "tile=16 unroll=4" in printed
 
 

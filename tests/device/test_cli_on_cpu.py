@@ -1,0 +1,40 @@
+"""The command line over a real, small gemm: run, look, export, compile what was exported."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kernelarc.cli import exit_code
+
+AXES = [word for axis in "MNK" for word in ("--set", f"{axis}=48")]
+QUICK = ["--budget", "3", "--audit-rounds", "5", "--confirm-rounds", "5"]
+
+
+def test_a_genome_s_source_compiles_as_its_first_lines_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(["run", "gemm", *AXES, *QUICK, "--json"]) == 0
+    result = json.loads(capfd.readouterr().out)
+    assert result["evaluations"]["unique"] == 3
+    best = result["best"]
+    assert best["latency_us"] > 0
+    assert best["audited"] is True
+    assert best["speedup"]["low"] <= best["speedup"]["estimate"] <= best["speedup"]["high"]
+
+    assert exit_code(["show", "kernelarc.db", best["fingerprint"], "--source"]) == 0
+    source = capfd.readouterr().out
+    Path("best.c").write_text(source)
+    options = re.search(r"/\* cc (.*) \*/", source)
+    assert options is not None
+    built = ["cc", *options[1].split(), "-c", "best.c", "-o", "best.o"]
+    assert subprocess.run(built, check=False).returncode == 0
+
+    assert exit_code(["verify", "kernelarc.db", "--json"]) in {0, 1}
+    verified = json.loads(capfd.readouterr().out)["verified"]
+    assert verified[0]["speedup"]["estimate"] > 0
