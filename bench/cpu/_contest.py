@@ -136,16 +136,14 @@ class Match:
             seconds = contender.run([slot])
             self._watch.check()
             self._checked(slot)
-        contender.launches = launches_for(seconds * 1e6)
+        contender.launches = launches_for(seconds * 1e6, len(self._grounds.stage.slots))
         return seconds
 
     def _timed(self, contender: Contender) -> float:
-        slots = self._grounds.stage.slots
-        used = [self._grounds.stage.next() for _ in range(min(contender.launches, len(slots)))]
-        calls = [used[i % len(used)] for i in range(contender.launches)]
+        used = [self._grounds.stage.next() for _ in range(contender.launches)]
         self._beat(contender, "timing")
         time.sleep(PAUSE_S)
-        time_us = contender.run(calls) * 1e6 / len(calls)
+        time_us = contender.run(used) * 1e6 / len(used)
         self._watch.check()
         if self._last:
             self._checked(used[-1])

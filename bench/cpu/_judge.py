@@ -26,7 +26,6 @@ Beat: TypeAlias = "Callable[[str, float], None]"
 SPAN_US = 300.0
 """Shorter kernels are launched so often in one span."""
 
-MOST_LAUNCHES = 2000
 LEAST_SAMPLES, MOST_SAMPLES = 5, 15
 TIMING_S = 0.2
 """About how long one candidate's samples may take together."""
@@ -153,9 +152,12 @@ def _hopeless(first_us: float, limit_us: float | None) -> bool:
     return limit_us is not None and first_us > HOPELESS * limit_us
 
 
-def launches_for(run_us: float) -> int:
-    """Return how many launches fill a span."""
-    return min(MOST_LAUNCHES, max(1, math.ceil(SPAN_US / max(run_us, 0.1))))
+def launches_for(run_us: float, slots: int) -> int:
+    """Return how many launches fill a span: never two on one slot.
+
+    A second call would find warm inputs and the outputs of the first, and could skip its work.
+    """
+    return min(slots, max(1, math.ceil(SPAN_US / max(run_us, 0.1))))
 
 
 def _time(
@@ -168,7 +170,7 @@ def _time(
     """Time the kernel over rotating slots, then check the last slot's outputs again."""
     if _hopeless(run_us, order.limit_us):
         return _Timed(samples=[run_us], censored=True)
-    timed = _Timed(launches=launches_for(run_us))
+    timed = _Timed(launches=launches_for(run_us, len(grounds.stage.slots)))
     span_s = run_us * timed.launches * 1e-6
     wanted = min(MOST_SAMPLES, max(LEAST_SAMPLES, int(TIMING_S / span_s)))
     grounds.beat("stirring", FILL_S)
@@ -212,10 +214,8 @@ def _sample(
     """
     for slot in before:
         slot.stir(grounds.rng)
-    slots = grounds.stage.slots
-    used = [grounds.stage.next() for _ in range(min(timed.launches, len(slots)))]
-    bound = [kernel.arguments(slot.buffers) for slot in used]
-    calls = [bound[i % len(bound)] for i in range(timed.launches)]
+    used = [grounds.stage.next() for _ in range(timed.launches)]
+    calls = [kernel.arguments(slot.buffers) for slot in used]
     time.sleep(PAUSE_S)
     timed.samples.append(kernel.run(calls) * 1e6 / timed.launches)
     return used

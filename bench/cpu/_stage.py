@@ -14,6 +14,8 @@ from kernelarc.bench.cpu._seal import Seal
 from kernelarc.genomes import Operator, TensorSpec, Workload, axis_values
 
 MOST_BYTES = 2 << 30
+MOST_SLOTS = 128
+"""Filling more would cost more than timing; where these do not exceed the caches, it is said."""
 
 
 class BufferSet:
@@ -142,7 +144,7 @@ class Stage:
     def __init__(self, operator: Operator, workload: Workload, source: ValueSource) -> None:
         first = Slot(operator, workload, source)
         size, cache_bytes = first.buffers.size_bytes, last_level_cache_bytes()
-        count = rotation_count(size, cache_bytes, most_bytes=MOST_BYTES)
+        count = min(rotation_count(size, cache_bytes, most_bytes=MOST_BYTES), MOST_SLOTS)
         self.slots = [first, *(Slot(operator, workload, source) for _ in range(count - 1))]
         self.cache = "cold" if count * size > 2 * cache_bytes else "warm"
         self._turn = 0
