@@ -29,6 +29,8 @@ def result_text(result: CampaignResult) -> str:
 
 
 def _headline(result: CampaignResult) -> str:
+    if result.campaign_id is None:
+        return "no campaign was begun: there is nothing to search"
     why = _REASONS.get(result.reason, result.reason)
     return f"campaign {result.campaign_id} {result.status} after {duration(result.seconds)}: {why}"
 

@@ -59,6 +59,7 @@ class CampaignResult:
     """How a campaign stands or ended.
 
     Attributes:
+        campaign_id: None where there was nothing to search: no campaign was begun.
         status: ``"finished"``, ``"interrupted"`` or ``"stopped"``; ``"running"`` for a campaign
             that another process drives, or that was killed.
         reason: ``"budget"``, ``"seconds"``, ``"plateau"``, ``"exhausted"``, ``"target"``,
@@ -67,7 +68,7 @@ class CampaignResult:
         remarks: In words, what a person should know: best equals start, genes without effect.
     """
 
-    campaign_id: int
+    campaign_id: int | None
     status: str
     reason: str
     evaluations: Counts
@@ -101,6 +102,20 @@ class CampaignResult:
             "seconds": self.seconds,
             "store": self.store,
         }
+
+
+def nothing_to_search(why: str, *, store: str) -> CampaignResult:
+    """Return the result of a space that has no legal genome: finished, without a best."""
+    return CampaignResult(
+        campaign_id=None,
+        status="finished",
+        reason="exhausted",
+        evaluations=Counts(),
+        bests=(),
+        seconds=0.0,
+        store=store,
+        remarks=(why,),
+    )
 
 
 def result_of(reader: StoreReader, campaign: int | None, *, store: str) -> CampaignResult:

@@ -15,12 +15,12 @@ from kernelarc.engine._firsts import firsts, read_seed
 from kernelarc.engine._identity import changed_parts
 from kernelarc.engine._journal import Journal
 from kernelarc.engine._observer import Observer
-from kernelarc.engine._results import CampaignResult, result_of
+from kernelarc.engine._results import CampaignResult, nothing_to_search, result_of
 from kernelarc.engine._settings import CampaignSettings, check_extension
 from kernelarc.engine._signals import StopRequest
 from kernelarc.engine._state import CampaignState
 from kernelarc.engine._targets import Target, device_for, resolve_target
-from kernelarc.genomes import InputError, Problem, StoppedError
+from kernelarc.genomes import InputError, NothingValidError, Problem, StoppedError
 from kernelarc.storage import (
     CampaignRow,
     CampaignSpec,
@@ -45,6 +45,8 @@ def run(
 ) -> CampaignResult:
     """Run a new campaign in the settings' store, to its end or to an interruption.
 
+    A space without a legal genome gives a result without a best; nothing is written then.
+
     Args:
         settings: What to search, and how.
         observer: Is told of every verdict, conclusion and event once committed.
@@ -54,7 +56,6 @@ def run(
 
     Raises:
         InputError: Bad settings, target or store; nothing was written.
-        NothingValidError: There is no legal genome; nothing was written.
         MissingPartError: The device or toolchain is missing; nothing was written.
         StoppedError: The store or the device is in use by another process.
     """
@@ -63,7 +64,10 @@ def run(
     with stop or StopRequest() as request:
         ground = make_ground(settings, device, problem)
         with ground.open() as session:
-            state = build_state(session, settings)
+            try:
+                state = build_state(session, settings)
+            except NothingValidError as error:
+                return nothing_to_search(str(error), store=settings.store)
             _check_seeds(session, state, settings)
             # The log of a deterministic campaign can be made again: a loss of power may cost it
             # its newest rows. Measurements cannot.
