@@ -191,9 +191,7 @@ class Attributor:
 
     def _draw(self, arena: Arena, job: Job) -> list[Entry]:
         kept, record = self._gain_kept(arena, job)
-        conclusion = win(
-            job, needed_changes(job, kept), arena.workload.operator, arena.key
-        )
+        conclusion = win(job, needed_changes(job, kept), arena.workload.operator, arena.key)
         return [conclusion] if record is None else [record, conclusion]
 
     def _gain_kept(self, arena: Arena, job: Job) -> tuple[dict[str, bool], ContestRecord | None]:

@@ -61,19 +61,28 @@ def run(
     """
     for path in settings.seed_genomes:
         read_seed(path)  # before a worker is started for nothing
-    with stop or StopRequest() as request:
-        ground = make_ground(settings, device, problem)
+    try:
+        return _run(settings, observer or Observer(), (device, problem), stop or StopRequest())
+    except NothingValidError as error:
+        return nothing_to_search(str(error), store=settings.store)
+
+
+def _run(
+    settings: CampaignSettings,
+    observer: Observer,
+    own: tuple[Device | None, Problem | None],
+    stop: StopRequest,
+) -> CampaignResult:
+    with stop as request:
+        ground = make_ground(settings, *own)
         with ground.open() as session:
-            try:
-                state = build_state(session, settings)
-            except NothingValidError as error:
-                return nothing_to_search(str(error), store=settings.store)
+            state = build_state(session, settings)
             _check_seeds(session, state, settings)
             # The log of a deterministic campaign can be made again: a loss of power may cost it
             # its newest rows. Measurements cannot.
             synchronous: Literal["NORMAL", "FULL"] = "NORMAL" if session.deterministic else "FULL"
             with open_writer(settings.store, create=True, synchronous=synchronous) as writer:
-                running = _Running(ground, writer, observer or Observer(), request)
+                running = _Running(ground, writer, observer, request)
                 return running.anew(session, state, {})
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from kernelarc.bench import Session
 from kernelarc.engine._settings import CampaignSettings
 from kernelarc.genomes import InputError, Space, Strategy, Workload, assign_strategies, nearest
@@ -33,10 +35,14 @@ def workload_spaces(
             if gene not in genes:
                 raise InputError(f"{what}: no gene {gene!r} here{nearest(gene, genes)}")
     owners = {gene: Strategy(name) for gene, name in settings.strategies.items()}
-    return {
+    chosen = {
         route: _pinned(assign_strategies(space, _of(space, owners)), settings.pins)
         for route, space in spaces.items()
     }
+    for space in chosen.values():
+        if space.size().legal == 0:
+            space.sample(np.random.default_rng(0))  # raises, and says which constraint is to blame
+    return chosen
 
 
 def _of(space: Space, owners: Mapping[str, Strategy]) -> dict[str, Strategy]:
