@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -11,6 +12,9 @@ from sqlalchemy import Connection, Engine, Table, event
 from sqlalchemy.exc import DBAPIError
 
 from kernelarc.genomes import InputError, KernelarcError
+from kernelarc.storage._faults import SALVAGE
+
+_UNDECODABLE = (ValueError, LookupError, TypeError, struct.error)
 
 
 class Backend(ABC):
@@ -48,9 +52,20 @@ class Backend(ABC):
             except DBAPIError as error:
                 raise fault(error) from error
 
-    def reading(self) -> contextlib.AbstractContextManager[Connection]:
-        """Open a consistent read; raises InputError when the store cannot be read."""
-        return self._transaction("BEGIN", self.reading_fault)
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Open a consistent read, and decode in it: what cannot be decoded is damaged.
+
+        Raises:
+            InputError: The store cannot be read, or holds what no writer of ours wrote.
+        """
+        try:
+            with self._transaction("BEGIN", self.reading_fault) as connection:
+                yield connection
+        except _UNDECODABLE as error:
+            raise InputError(
+                f"store {self.name}: damaged, it holds what cannot be read ({error}): {SALVAGE}"
+            ) from error
 
     @abstractmethod
     def writing(self) -> contextlib.AbstractContextManager[Connection]:

@@ -8,10 +8,10 @@ from sqlalchemy.exc import DBAPIError
 
 from kernelarc.genomes import InputError, KernelarcError, StoppedError
 
-_DAMAGED = "restore a copy, or salvage what is left with `sqlite3 FILE .recover`"
+SALVAGE = "restore a copy, or salvage what is left with `sqlite3 FILE .recover`"
 _EXPLAINED = {
     sqlite3.SQLITE_NOTADB: "not a kernelarc store: it is no SQLite database",
-    sqlite3.SQLITE_CORRUPT: f"damaged ({{error}}): {_DAMAGED}",
+    sqlite3.SQLITE_CORRUPT: f"damaged ({{error}}): {SALVAGE}",
     sqlite3.SQLITE_FULL: "the disk is full: free some space",
     sqlite3.SQLITE_IOERR: "the disk cannot be read or written ({error})",
     sqlite3.SQLITE_READONLY: "it cannot be written ({error}): make it writable",
@@ -24,9 +24,16 @@ _EXPLAINED = {
 _CONTENT = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CONSTRAINT)
 
 
+SQLITE_ERRORS = (sqlite3.Error, UnicodeError)
+"""What the driver raises; the second when a damaged name stands in the message itself."""
+
+
 def code_of(error: BaseException) -> int:
     """Return SQLite's primary result code, or 0 for an error that has none."""
     cause = error.orig if isinstance(error, DBAPIError) else error
+    # The driver gives no code where a text is none.
+    if isinstance(cause, UnicodeError) or str(cause).startswith("Could not decode to UTF-8"):
+        return sqlite3.SQLITE_CORRUPT
     # The low byte is the primary code; the rest says more than we tell apart.
     return int(getattr(cause, "sqlite_errorcode", 0) or 0) & 0xFF
 

@@ -63,12 +63,11 @@ def read_known(backend: Backend, environment: str, workload: str) -> Iterator[Kn
     for start in range(0, len(ids), PAGE):
         page = ids[start : start + PAGE]
         span = statement.where(q.candidate.id.between(page[0], page[-1]))
+        wanted = set(page)
         with backend.reading() as connection:
             rows = connection.execute(span.order_by(q.candidate.id)).all()
-        wanted = set(page)
-        for row in rows:
-            if row[0] in wanted:
-                yield _known(decoder, row[1:])
+            known = [_known(decoder, row[1:]) for row in rows if row[0] in wanted]
+        yield from known
 
 
 def read_priors(

@@ -146,8 +146,8 @@ def read_evaluations(
         page = statement.where(q.candidate.number > last).order_by(q.candidate.number).limit(PAGE)
         with backend.reading() as connection:
             rows = connection.execute(page).all()
-        for row in rows:
-            yield decoder.judged(decoder.candidate(row[: q.WIDTH]), row[q.WIDTH :])
+            told = [decoder.judged(decoder.candidate(r[: q.WIDTH]), r[q.WIDTH :]) for r in rows]
+        yield from told
         if len(rows) < PAGE:
             return
         last = rows[-1][0]

@@ -70,7 +70,7 @@ class SqlReader(StoreReader):
             statement = statement.where(columns.operator == operator)
         with self._backend.reading() as connection:
             rows = connection.execute(statement.order_by(columns.id)).all()
-        return [(number, conclusion_from(text)) for number, text in rows]
+            return [(number, conclusion_from(text)) for number, text in rows]
 
     def contests(self, campaign: int, *, purpose: str | None = None) -> Sequence[ContestRecord]:
         statement = select(*q.CONTEST).where(q.contest.campaign_id == campaign)
@@ -78,19 +78,19 @@ class SqlReader(StoreReader):
             statement = statement.where(q.contest.purpose == purpose)
         with self._backend.reading() as connection:
             rows = connection.execute(statement.order_by(q.contest.position)).all()
-        return [contest_from(row) for row in rows]
+            return [contest_from(row) for row in rows]
 
     def events(self, campaign: int) -> Sequence[Event]:
         statement = select(*q.EVENT).where(q.event.campaign_id == campaign)
         with self._backend.reading() as connection:
             rows = connection.execute(statement.order_by(q.event.position)).all()
-        return [event_from(row) for row in rows]
+            return [event_from(row) for row in rows]
 
     def rounds(self, campaign: int) -> Sequence[Round]:
         statement = select(*q.ROUND).where(q.round_.campaign_id == campaign)
         with self._backend.reading() as connection:
             rows = connection.execute(statement.order_by(q.round_.position)).all()
-        return [round_from(row) for row in rows]
+            return [round_from(row) for row in rows]
 
     def known(self, environment: str, workload: str) -> Iterator[Known]:
         return read_known(self._backend, environment, workload)

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, StaticPool, Table, create_engine, func, selec
 
 from kernelarc.genomes import InputError
 from kernelarc.storage._backend import Backend
-from kernelarc.storage._faults import code_of, reading_fault, writing_fault
+from kernelarc.storage._faults import SQLITE_ERRORS, code_of, reading_fault, writing_fault
 from kernelarc.storage._lock import WriterLock
 from kernelarc.storage._schema import SCHEMA_VERSION
 from kernelarc.storage._sqlite_files import (
@@ -81,7 +81,7 @@ class SqliteWriterBackend(SqliteBackend):
                 self._open = False
                 # Back to one file. Where a reader is in the way, or the disk is full, the WAL
                 # stays: nothing is lost, the next writer tries again.
-                with contextlib.suppress(sqlite3.Error):
+                with contextlib.suppress(*SQLITE_ERRORS):
                     self._raw.execute("PRAGMA busy_timeout = 100")
                     self._raw.execute("PRAGMA journal_mode = DELETE")
             super().close()
@@ -103,7 +103,7 @@ def open_reading(shown: Path, *, wait_s: float) -> SqliteBackend:
 def _open_read_only(shown: Path, file: Path, wait_s: float) -> sqlite3.Connection:
     try:
         return _probed(connect(file, "mode=ro", wait_s))
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         if code_of(error) not in _CANNOT_WRITE_BESIDE:
             raise reading_fault(shown, error) from error
     # Nothing may be written beside it (read-only media, another user's folder).
@@ -112,14 +112,14 @@ def _open_read_only(shown: Path, file: Path, wait_s: float) -> sqlite3.Connectio
     try:
         # Without a WAL the file alone is everything: reading it without locks loses nothing.
         return _probed(connect(file, "mode=ro&immutable=1", wait_s))
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise reading_fault(shown, error) from error
 
 
 def _probed(connection: sqlite3.Connection) -> sqlite3.Connection:
     try:
         connection.execute("SELECT count(*) FROM campaign").fetchone()
-    except sqlite3.Error:
+    except SQLITE_ERRORS:
         connection.close()
         raise
     return connection
@@ -161,7 +161,7 @@ def _open_writable(
         # A write lock taken and given back: read-only media and other programs show here.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("ROLLBACK")
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         if connection is not None:
             connection.close()
         raise reading_fault(shown, error) from error

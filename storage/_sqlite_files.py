@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from kernelarc.genomes import InputError
-from kernelarc.storage._faults import code_of, reading_fault
+from kernelarc.storage._faults import SQLITE_ERRORS, code_of, reading_fault
 from kernelarc.storage._schema import APPLICATION_ID, SCHEMA_VERSION, create_schema, migrate
 
 COMPANIONS = ("-wal", "-journal")
@@ -75,12 +75,12 @@ def stored_version(shown: Path, file: Path, wait_s: float) -> int:
         try:
             # Immutable: no lock, no shared memory, no WAL beside a file that may not be ours.
             application, version = _identity(file, "mode=ro&immutable=1", wait_s)
-        except sqlite3.DatabaseError as error:
+        except SQLITE_ERRORS as error:
             if code_of(error) == sqlite3.SQLITE_NOTADB:
                 raise
             # A checkpoint that is running can look like damage to one that takes no lock.
             application, version = _identity(file, "mode=ro", wait_s)
-    except sqlite3.DatabaseError as error:
+    except SQLITE_ERRORS as error:
         raise reading_fault(shown, error) from error
     if application != APPLICATION_ID:
         raise InputError(
@@ -120,7 +120,7 @@ def _replacement(shown: Path, file: Path, suffix: str) -> Iterator[Path]:
         _sync(draft)
         draft.replace(file)
         _sync(file.parent)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, *SQLITE_ERRORS) as error:
         with contextlib.suppress(OSError):
             _discard(draft)
         raise reading_fault(shown, error) from error
@@ -167,7 +167,7 @@ def migrate_file(shown: Path, file: Path, version: int, wait_s: float) -> None:
         kept = beside(file, f".schema-{version}")
         if not kept.exists():
             os.link(file, kept)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, *SQLITE_ERRORS) as error:
         raise reading_fault(shown, error) from error
     with _replacement(shown, file, ".new") as draft:
         _upgrade_into(file, draft, version, wait_s)
@@ -204,5 +204,5 @@ def readable_copy(shown: Path, file: Path, wait_s: float, *, version: int) -> sq
             opened = connect(copy, "mode=ro", wait_s)
             opened.execute("SELECT count(*) FROM campaign").fetchone()
             return opened
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, *SQLITE_ERRORS) as error:
         raise reading_fault(shown, error) from error

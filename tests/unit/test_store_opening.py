@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.unit.store_records import HERE, SPEC, asked_and_told
 
@@ -199,6 +200,30 @@ def test_a_damaged_page_is_said(tmp_path: Path) -> None:
         file.write(b"\xa5" * 8 * 4096)
     with open_reader(path) as reader, pytest.raises(InputError, match=r"damaged .*\.recover"):
         list(reader.log(1))
+
+
+def test_whatever_byte_is_wrong_no_more_than_one_line_is_said(tmp_path: Path) -> None:
+    """Flipped bytes anywhere: read as they are where they make sense, or said to be damage."""
+    path, broken = _made(tmp_path / "whole.db"), tmp_path / "broken.db"
+    whole = path.read_bytes()
+    rng = np.random.default_rng(7)
+    said = 0
+    for _ in range(60):
+        content = bytearray(whole)
+        first = int(rng.choice([100, len(whole) // 3]))  # with or without the schema
+        for place in rng.integers(first, len(whole), int(rng.choice([20, 300]))):
+            content[place] ^= int(rng.integers(1, 256))
+        broken.write_bytes(content)
+        try:
+            with open_reader(broken) as reader:
+                list(reader.log(1))
+                list(reader.evaluations(1))
+                (reader.campaigns(), reader.bests(1), reader.counts(1), reader.shares(1))
+        except InputError as error:
+            assert "\n" not in str(error)
+            assert f"store {broken}: damaged" in str(error)
+            said += 1
+    assert said > 20
 
 
 def test_a_truncated_store_is_said(tmp_path: Path) -> None:
