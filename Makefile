@@ -41,8 +41,12 @@ test: $(READY) lint ## everything that CI runs
 soak: $(READY) ## kill -9 at 200 random moments; takes long
 	$(BIN)/pytest -q -p no:xdist -m soak --timeout 7200
 
-bench: $(READY) ## the numbers of docs/benchmarks.md, measured on this machine
-	$(BIN)/python -m kernelarc.bench.experiments
+bench: $(READY) ## print figures of the engine, the store and the kernel spaces on this machine; takes long
+	@for what in "engine_time" "engine_time --models" "large_store" "store_size" \
+	            "cpu_space gemm" "cpu_space add_rmsnorm"; do
+	  echo "== $$what"
+	  $(BIN)/python -m kernelarc.bench.experiments.$$what
+	done
 
 lock: ## resolve the dependencies anew (needs uv on the PATH or in .venv)
 	PATH="$(BIN):$$PATH" uv pip compile pyproject.toml --extra dev --universal --generate-hashes \
