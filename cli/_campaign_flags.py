@@ -15,8 +15,16 @@ def _switch(name: str, text: str) -> Callable[..., Any]:
 
 
 _FLAGS = (
-    click.option("--device", metavar="D", help="cpu or replay (default: what the target needs)."),
+    click.option(
+        "--device", metavar="D", help="cpu, cuda:N or replay (default: what the target needs)."
+    ),
     click.option("--set", multiple=True, metavar="AXIS=VALUE", help="Bind an axis."),
+    click.option(
+        "--workload",
+        multiple=True,
+        metavar="AXIS=VALUE,...",
+        help="One workload; repeat it for a campaign over several.",
+    ),
     click.option("--option", multiple=True, metavar="NAME=VALUE", help="An operator's option."),
     click.option("--pin", multiple=True, metavar="GENE=VALUE", help="Hold a gene at one allele."),
     click.option(
@@ -86,6 +94,8 @@ def values_of(flags: Mapping[str, Any]) -> dict[str, Any]:
     for key in _TABLES:
         if key in given:
             given[key] = _table(key, given[key])
+    if "workload" in given:
+        given["workload"] = [_table("workload", text.split(",")) for text in given["workload"]]
     if "retention" in given:
         given["retention"] = whole_or_text(given["retention"])
     if "seed_genome" in given:
@@ -94,7 +104,7 @@ def values_of(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _table(key: str, texts: Iterable[str]) -> dict[str, Any]:
-    read = {"set": whole_or_text, "option": _option}.get(key, str)
+    read = {"set": whole_or_text, "workload": whole_or_text, "option": _option}.get(key, str)
     found: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")

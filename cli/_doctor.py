@@ -41,6 +41,11 @@ def _report(parts: list[Part], lacking: list[Part]) -> str:
     verdict = (
         "Missing for a search on cpu: " + ", ".join(part.name for part in lacking)
         if lacking
-        else "Ready to search on cpu and on recorded spaces."
+        else f"Ready to search on {_ready(parts)}."
     )
     return "\n".join([*lines, "", verdict])
+
+
+def _ready(parts: list[Part]) -> str:
+    gpu = any(part.name == "cuBLASLt" and part.found for part in parts)
+    return "cpu, cuda:0 and recorded spaces" if gpu else "cpu and on recorded spaces"

@@ -11,13 +11,17 @@ import click
 from kernelarc.cli._arguments import AS_JSON
 from kernelarc.cli._text import print_json, table
 from kernelarc.genomes import (
+    MATMUL,
     InputError,
+    MatmulForm,
     Operator,
     Workload,
     builtin_operators,
     builtin_workloads,
     load_definition,
     load_workloads,
+    matmul_operator,
+    matmul_target,
 )
 
 _DEFINITION, _WORKLOADS = "definition.json", "workload.jsonl"
@@ -46,7 +50,8 @@ def command(folder: str | None, as_json: bool) -> None:
 
 def _builtin() -> dict[str, tuple[Operator, tuple[Workload, ...]]]:
     return {
-        name: (operator, builtin_workloads(name)) for name, operator in builtin_operators().items()
+        **{name: (op, builtin_workloads(name)) for name, op in builtin_operators().items()},
+        MATMUL: (matmul_operator(MatmulForm()), matmul_target([], {}).workloads),
     }
 
 

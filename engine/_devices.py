@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from kernelarc.bench import CpuDevice
-from kernelarc.genomes import MissingPartError
+from kernelarc.bench import CpuDevice, Device
+from kernelarc.bench.cuda import CudaDevice
+from kernelarc.genomes import KernelarcError
+
+_NODES = Path("/dev")
+_NODE = re.compile(r"nvidia\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +44,10 @@ class DeviceFacts:
 
 def devices() -> list[DeviceFacts]:
     """Return every device of this version, the default first."""
+    gpus = [CudaDevice(f"cuda:{number}") for number in range(max(gpu_count(), 1))]
     return [
-        _cpu(),
+        _facts(CpuDevice(), "C kernels, compiled by 'cc' and timed on this machine's processor"),
+        *(_facts(gpu, "matrix products by cuBLASLt on an NVIDIA GPU") for gpu in gpus),
         DeviceFacts(
             name="replay",
             missing=None,
@@ -48,10 +56,14 @@ def devices() -> list[DeviceFacts]:
     ]
 
 
-def _cpu() -> DeviceFacts:
-    what = "C kernels, compiled by 'cc' and timed on this machine's processor"
+def gpu_count() -> int:
+    """Return how many NVIDIA GPUs this machine shows; makes no context."""
+    return sum(1 for node in _NODES.iterdir() if _NODE.fullmatch(node.name))
+
+
+def _facts(device: Device, what: str) -> DeviceFacts:
     try:
-        identity = CpuDevice().environment().identity
-    except MissingPartError as error:
-        return DeviceFacts(name="cpu", missing=str(error), what=what)
-    return DeviceFacts(name="cpu", missing=None, what=what, identity=identity)
+        identity = device.environment().identity
+    except KernelarcError as error:
+        return DeviceFacts(name=device.name, missing=str(error), what=what)
+    return DeviceFacts(name=device.name, missing=None, what=what, identity=identity)

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
@@ -16,7 +16,9 @@ import numpy as np
 import threadpoolctl
 
 from kernelarc.bench import DeviceLock, lock_path
-from kernelarc.genomes import KernelarcError
+from kernelarc.bench.cuda import CudaDevice
+from kernelarc.engine._devices import gpu_count
+from kernelarc.genomes import Environment, KernelarcError
 
 _PROBE_TIMEOUT_S = 10.0
 _NEEDED_DISK_BYTES = 1 << 30
@@ -159,30 +161,62 @@ def _libraries() -> list[Part]:
 
 
 def _gpu() -> list[Part]:
+    """Say what of the cuda devices is there, each part after those that it needs."""
+    environment, why = _first_gpu()
+    found = None if environment is None else _cublaslt(environment)
     return [
         Part(
             name="NVIDIA GPU",
             found=_first_line(
                 ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
             ),
-            enables=f"the cuda:N devices, {_LATER}",
+            enables="the cuda:N devices",
             get="a machine with an NVIDIA GPU and its driver; the cpu and replay devices need none",
-        )
+        ),
+        *(_package(name, enables, "kernelarc[cuda]") for name, enables in _CUDA.items()),
+        Part(
+            name="cuBLASLt",
+            found=found,
+            enables="the route cublaslt on cuda:N: targets matmul and gemm, and kernelarc.runtime",
+            get=why,
+        ),
+        *(_gpu_lock(number) for number in range(gpu_count())),
     ]
+
+
+_CUDA = {
+    "cuda-bindings": "timing on GPUs: the driver's events and graphs",
+    "cupy-cuda13x": "arrays and kernels of our own on GPUs",
+    "nvmath-python": "the library's own interface, cuBLASLt",
+}
+
+
+def _first_gpu() -> tuple[Environment | None, str]:
+    """Ask the first GPU's worker, as a campaign would; return its environment, or why not."""
+    try:
+        return CudaDevice().environment(), ""
+    except KernelarcError as error:
+        return None, str(error)
+
+
+def _cublaslt(environment: Environment) -> str:
+    path = environment.observations.get("cublaslt_path", "")
+    return f"{environment.identity['cublaslt']}, {path or 'path unknown'}"
+
+
+def _gpu_lock(number: int) -> Part:
+    return replace(_lock(f"cuda:{number}"), needed=False)
 
 
 def _optional_packages() -> list[Part]:
-    rows = (
-        ("cuda-python", f"compiling for and launching on GPUs, {_LATER}", "kernelarc[cuda]"),
-        ("cupy-cuda13x", f"arrays on GPUs, {_LATER}", "kernelarc[cuda]"),
-        ("nvmath-python", f"the cuBLASLt route, {_LATER}", "kernelarc[cuda]"),
-        ("triton", f"the Triton route, {_LATER}", "kernelarc[triton]"),
-        ("psycopg", f"a PostgreSQL store, {_LATER}", "kernelarc[distributed]"),
-    )
     return [
-        Part(name=name, found=_version(name), enables=enables, get=f"pip install '{extra}'")
-        for name, enables, extra in rows
+        _package("triton", f"the Triton route, {_LATER}", "kernelarc[triton]"),
+        _package("psycopg", f"a PostgreSQL store, {_LATER}", "kernelarc[distributed]"),
     ]
+
+
+def _package(name: str, enables: str, extra: str) -> Part:
+    return Part(name=name, found=_version(name), enables=enables, get=f"pip install '{extra}'")
 
 
 def _version(package: str) -> str | None:

@@ -117,6 +117,27 @@ def table(reader: Reader) -> Reader:
     return read
 
 
+def tables(reader: Reader) -> Reader:
+    """Make a reader of a list of tables: none empty, no two the same; an empty list is allowed."""
+    one = table(reader)
+
+    def read(key: str, value: Any) -> tuple[dict[str, Any], ...]:
+        listed = [value] if isinstance(value, Mapping) else value
+        if not isinstance(listed, list | tuple):
+            raise _refuse(key, value, "a table of name = value, or a list of them")
+        found: list[dict[str, Any]] = []
+        for place, item in enumerate(listed, start=1):
+            entry = one(f"{key} {place}", item)
+            if not entry:
+                raise InputError(f"{key} {place} is empty: it must set an axis")
+            if entry in found:
+                raise InputError(f"{key} {place} repeats {key} {found.index(entry) + 1}")
+            found.append(entry)
+        return tuple(found)
+
+    return read
+
+
 def path(key: str, value: Any) -> Path:
     """Read a file's path."""
     return Path(text(key, str(value) if isinstance(value, Path) else value))

@@ -23,6 +23,7 @@ _KEYS: Mapping[str, tuple[str, kinds.Reader]] = MappingProxyType(
         "target": ("target", kinds.text),
         "device": ("device", kinds.optional(kinds.text)),
         "set": ("axes", kinds.table(kinds.whole(1, kinds.LARGEST_AXIS))),
+        "workload": ("workloads", kinds.tables(kinds.whole(1, kinds.LARGEST_AXIS))),
         "option": ("options", kinds.table(kinds.option)),
         "pin": ("pins", kinds.table(kinds.allele)),
         "seed_genome": ("seed_genomes", kinds.paths),
@@ -60,7 +61,8 @@ class CampaignSettings:
     Attributes:
         target: Built-in operator, or the path of a recorded space, a problem folder or a kernel.
         device: ``"cpu"``, ``"replay"``, ``"cuda:0"``; None lets the target decide.
-        axes: Axes of the operator by name, in place of its default workloads.
+        axes: Axes of the operator by name, in place of its default workload's.
+        workloads: One table of axes for each workload; ``axes`` holds for all of them.
         options: Options of the operator, such as ``residual``.
         pins: Genes held at one allele, as text; read against the space when the campaign starts.
         seed_genomes: JSON files ``{"route": ..., "genome": {...}}`` that are tried first.
@@ -90,6 +92,7 @@ class CampaignSettings:
     target: str
     device: str | None = None
     axes: Mapping[str, int] = field(default_factory=dict)
+    workloads: tuple[Mapping[str, int], ...] = ()
     options: Mapping[str, bool | int | str] = field(default_factory=dict)
     pins: Mapping[str, str] = field(default_factory=dict)
     seed_genomes: tuple[Path, ...] = ()

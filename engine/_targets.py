@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernelarc.bench import CpuDevice, Device, ReplayDevice
+from kernelarc.bench.cuda import CudaDevice
 from kernelarc.engine._settings import CampaignSettings
-from kernelarc.genomes import InputError, Problem, builtin_operators, builtin_problem, nearest
+from kernelarc.genomes import (
+    MATMUL,
+    InputError,
+    Problem,
+    Workload,
+    builtin_operators,
+    builtin_problem,
+    job_options,
+    load_problem,
+    matmul_target,
+    nearest,
+    recognised_matmul,
+    with_job_options,
+)
 
-DEVICES = ("cpu", "replay")
+DEVICES = ("cpu", "cuda:0", "replay")
+FIRST_GPU = "cuda:0"
 _RECORDINGS = (".json", ".json.gz", ".gz")
+_DEFINITION = "definition.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,33 +38,36 @@ class Target:
     Attributes:
         device: Where.
         problem: What.
-        files: Files the device reads, for the campaign's record.
     """
 
     device: Device
     problem: Problem
 
 
+def target_names() -> tuple[str, ...]:
+    """Return the targets that are named and not files."""
+    return (*builtin_operators(), MATMUL)
+
+
 def resolve_target(settings: CampaignSettings) -> Target:
-    """Find out what the target is: a recorded space, or a built-in operator on a device.
+    """Find out what the target is: a recorded space, a problem folder, or a named operator.
 
     Raises:
         InputError: There is no such operator, file or device, or they do not go together.
         MissingPartError: The device or toolchain is missing.
     """
     name = settings.target
-    if _is_path(name):
-        return _recording(settings)
-    operators = builtin_operators()
-    if name not in operators:
+    if name not in target_names():
+        if _is_problem(name):
+            return _folder(settings)
+        if _is_path(name):
+            return _recording(settings)
         raise InputError(
-            f"unknown target {name!r}: neither a built-in operator{nearest(name, operators)} "
+            f"unknown target {name!r}: neither an operator{nearest(name, target_names())} "
             f"nor a file"
         )
-    if settings.device == "replay":
-        raise InputError("device 'replay' needs a recorded space (.json or .json.gz) as target")
-    device = _device(settings.device or "cpu")
-    return Target(device, builtin_problem(name, settings.axes, options=settings.options))
+    device = _device(_device_name(settings))
+    return Target(device, _named(settings, on_gpu=isinstance(device, CudaDevice)))
 
 
 def device_for(settings: CampaignSettings) -> Device:
@@ -57,19 +77,85 @@ def device_for(settings: CampaignSettings) -> Device:
         InputError: The recorded space that answered is gone.
         MissingPartError: The device or toolchain is missing.
     """
-    if _is_path(settings.target):
-        return ReplayDevice(Path(settings.target))
-    return _device(settings.device or "cpu")
+    name = settings.target
+    if name not in target_names() and not _is_problem(name) and _is_path(name):
+        return ReplayDevice(Path(name))
+    return _device(_device_name(settings))
 
 
 def _is_path(name: str) -> bool:
     return name.endswith(_RECORDINGS) or os.sep in name or Path(name).exists()
 
 
+def _is_problem(name: str) -> bool:
+    return (Path(name) / _DEFINITION).is_file()
+
+
+def _device_name(settings: CampaignSettings) -> str:
+    """Return the device that was named, or what the target needs."""
+    if settings.device == "replay":
+        raise InputError("device 'replay' needs a recorded space (.json or .json.gz) as target")
+    return settings.device or ("cpu" if settings.target in builtin_operators() else FIRST_GPU)
+
+
 def _device(name: str) -> Device:
     if name == "cpu":
         return CpuDevice()
+    if "," in name:
+        raise InputError(f"device {name!r}: a campaign runs on one device")
+    if name.partition(":")[0] == "cuda":
+        return CudaDevice(name)
     raise InputError(f"unknown device {name!r}{nearest(name, DEVICES)}")
+
+
+# Problems
+
+
+def _named(settings: CampaignSettings, *, on_gpu: bool) -> Problem:
+    if settings.target == MATMUL:
+        if not on_gpu:
+            raise InputError("target 'matmul' runs on cuda:N; on cpu the matrix product is 'gemm'")
+        return _distinct(matmul_target(_tables(settings), settings.options))
+    job = job_options(settings.options) if on_gpu else {}
+    form = {name: value for name, value in settings.options.items() if name not in job}
+    problems = [builtin_problem(settings.target, axes, options=form) for axes in _tables(settings)]
+    workloads = tuple(workload for problem in problems for workload in problem.workloads)
+    problem = Problem(operator=problems[0].operator, workloads=workloads)
+    return _distinct(with_job_options(problem, job) if on_gpu else problem)
+
+
+def _tables(settings: CampaignSettings) -> list[Mapping[str, int]]:
+    """Return the axes of each workload, those of all workloads below them."""
+    return [{**settings.axes, **workload} for workload in settings.workloads or ({},)]
+
+
+def _distinct(problem: Problem) -> Problem:
+    seen: dict[str, Workload] = {}
+    for workload in problem.workloads:
+        if workload.fingerprint in seen:
+            raise InputError(f"workload {workload.label!r} is given twice")
+        seen[workload.fingerprint] = workload
+    return problem
+
+
+def _folder(settings: CampaignSettings) -> Target:
+    """Read a problem folder whose reference is a matrix product."""
+    if settings.axes or settings.workloads:
+        raise InputError(
+            f"{settings.target}: a problem folder brings its workloads; drop --set and --workload"
+        )
+    problem = load_problem(Path(settings.target))
+    operator = recognised_matmul(problem.operator)
+    if operator is None:
+        raise InputError(
+            f"{settings.target}: no route can run {problem.operator.name!r}: its reference is not "
+            f"recognised as a matrix product of its first two inputs"
+        )
+    device = _device(_device_name(settings))
+    if not isinstance(device, CudaDevice):
+        raise InputError(f"{settings.target}: a problem folder runs on cuda:N")
+    recognised = Problem(operator=operator, workloads=problem.workloads)
+    return Target(device, _distinct(with_job_options(recognised, settings.options)))
 
 
 def _recording(settings: CampaignSettings) -> Target:
@@ -77,7 +163,7 @@ def _recording(settings: CampaignSettings) -> Target:
         raise InputError(
             f"a recorded space answers on device 'replay' only, not on {settings.device!r}"
         )
-    if settings.axes or settings.options:
+    if settings.axes or settings.workloads or settings.options:
         raise InputError(f"{settings.target}: a recorded space has its axes fixed; drop --set")
     device = ReplayDevice(Path(settings.target))
     return Target(device, device.problem)

@@ -66,10 +66,18 @@ from kernelarc.genomes.routes._matmul import (
     matmul_operator,
     matmul_problem,
 )
+from kernelarc.genomes.routes._matmul_target import (
+    MATMUL,
+    job_options,
+    matmul_target,
+    with_job_options,
+)
+from kernelarc.genomes.routes._recognise import recognised_matmul
 
 __all__ = [
     "LT_ATTRIBUTES",
     "LT_ROUTE",
+    "MATMUL",
     "Allele",
     "AllowedAlleles",
     "Axis",
@@ -131,13 +139,17 @@ __all__ = [
     "evaluate_over_axes",
     "fingerprint_of",
     "flops_of",
+    "job_options",
     "load_definition",
     "load_problem",
     "load_workloads",
     "matmul_job",
     "matmul_operator",
     "matmul_problem",
+    "matmul_target",
     "nearest",
+    "recognised_matmul",
     "same_allele",
+    "with_job_options",
     "workspace_levels_mib",
 ]

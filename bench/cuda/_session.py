@@ -40,6 +40,7 @@ from kernelarc.genomes import (
     Status,
     StoppedError,
     Workload,
+    axis_values,
     matmul_job,
 )
 
@@ -325,7 +326,8 @@ class CudaSession(Session):
 
 
 def _task(problem: Problem, workload: Workload) -> Task:
-    job = matmul_job(problem.operator, workload)
+    axes = axis_values(problem.operator, workload)
+    job = matmul_job(problem.operator, workload, axes)
     if job is None:
         raise InputError(
             f"operator {problem.operator.name!r} is no matrix product: route cublaslt cannot run it"

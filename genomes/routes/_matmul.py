@@ -38,7 +38,7 @@ _ACTIVATION_TEXT = {
     "relu": "np.maximum(x, 0)",
     "gelu": "0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x**3)))",
 }
-_TF32_TOLERANCE = Tolerance(max_atol=2e-3, max_rtol=2e-3)
+TF32_TOLERANCE = Tolerance(max_atol=2e-3, max_rtol=2e-3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +224,7 @@ def matmul_problem(
         options["in_place"] = True
     if tf32:
         options["tf32"] = True
-    held = tolerance or (_TF32_TOLERANCE if tf32 else _TOLERANCES[dtype])
+    held = tolerance or (TF32_TOLERANCE if tf32 else _TOLERANCES[dtype])
     return Problem(
         operator=operator,
         workloads=tuple(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
 import sqlite3
 from collections.abc import Callable
@@ -57,6 +58,18 @@ def assert_refused(outcome: Outcome, code: int, *parts: str) -> None:
         (["run", "gemm", "--device", "cuda:x"], ("cuda:x",)),
         (["run", "gemm", "--device", "cup"], ("'cup'", "'cpu'")),
         (["run", "gemm", "--device", "replay"], ("recorded space",)),
+        (["run", "gemm", "--device", "cuda:0,cuda:1"], ("one device",)),
+        (["run", "gemm", "--device", "cdua:0"], ("'cdua:0'", "'cuda:0'")),
+        (["run", "matmull"], ("'matmull'", "'matmul'")),
+        (["run", "matmul", "--device", "cpu"], ("cuda:N", "'gemm'")),
+        (["run", "matmul", "--set", "m=4"], ("no axis 'm'",)),
+        (["run", "matmul", "--option", "dtype=bf61"], ("'bf61'", "'bf16'")),
+        (["run", "matmul", "--option", "workspace_mib=9999"], ("workspace_mib", "4096")),
+        (["run", "gemm", "--option", "workspace_mib=9"], ("workspace_mib",)),
+        (["run", "gemm", "--workload", "M"], ("--workload must be NAME=VALUE",)),
+        (["run", "gemm", "--workload", "M=0"], ("workload 1 M", "not 0")),
+        (["run", "gemm", "--workload", "M=4", "--workload", "M=4"], ("repeats",)),
+        (["run", "gemm", "--workload", "M=1024", "--workload", "N=1024"], ("given twice",)),
         (["run", "gemm", "--islands", "memroy"], ("memroy", "'memory'")),
         (["run", "gemm", "--budget", "0"], ("budget must be", "not 0")),
         (["run", "gemm", "--budget", "-1"], ("budget must be", "not -1")),
@@ -213,3 +226,56 @@ def test_no_compiler_is_a_missing_part(run: Run, monkeypatch: pytest.MonkeyPatch
     assert_refused(run("run", "gemm", "--budget", "3"), 4, "cc", "install")
     assert list(Path().iterdir()) == []
     assert run("doctor").code == 4
+
+
+DEFINITION = """
+{"name": "%s", "axes": {"M": {"type": "var"}, "N": {"type": "const", "value": 64},
+ "K": {"type": "const", "value": 64}},
+ "inputs": {"x": {"shape": ["M", "K"], "dtype": "bfloat16"},
+            "w": {"shape": ["N", "K"], "dtype": "bfloat16"}},
+ "outputs": {"y": {"shape": ["M", "N"], "dtype": "bfloat16"}},
+ "reference": "def run(x, w):\\n    return %s\\n"}
+"""
+
+
+def _problem(folder: Path, body: str) -> Path:
+    folder.mkdir()
+    (folder / "definition.json").write_text(DEFINITION % ("task", body))
+    (folder / "workload.jsonl").write_text('{"uuid": "a", "axes": {"M": 128}}\n')
+    return folder
+
+
+def test_a_problem_folder_without_a_route(run: Run, tmp_path: Path) -> None:
+    folder = _problem(tmp_path / "task", "softmax(x @ w.T)")
+    assert_refused(run("run", folder), 2, "task", "not recognised as a matrix product")
+
+
+def test_a_problem_folder_brings_its_workloads(run: Run, tmp_path: Path) -> None:
+    folder = _problem(tmp_path / "task", "x @ w.T")
+    assert_refused(run("run", folder, "--set", "M=3"), 2, "brings its workloads")
+    assert_refused(run("run", folder, "--device", "cpu"), 2, "runs on cuda:N")
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("nvmath") is not None, reason="the extra cuda is installed"
+)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "matmul"],
+        ["run", "matmul", "--dry-run"],
+        ["run", "gemm", "--device", "cuda"],
+        ["run", "gemm", "--device", "cuda:3", "--option", "tf32=true"],
+    ],
+)
+def test_a_missing_extra_says_what_to_install(
+    run: Run, tmp_path: Path, arguments: list[str]
+) -> None:
+    assert_refused(run(*arguments), 4, "kernelarc[cuda]", "nvmath-python")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_problem_folder_that_is_a_product_reaches_its_device(run: Run, tmp_path: Path) -> None:
+    folder = _problem(tmp_path / "task", "x @ w.T")
+    outcome = run("run", folder, "--option", "workspace_mb=4")
+    assert_refused(outcome, 2, "'workspace_mb'", "'workspace_mib'")

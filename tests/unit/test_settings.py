@@ -21,6 +21,7 @@ def test_json_round_trip_keeps_everything_but_the_invocation() -> None:
         target="gemm",
         device="cpu",
         axes={"M": 64},
+        workloads=({"M": 256}, {"M": 512, "N": 8}),
         options={"residual": True},
         pins={"threads": "2"},
         seed_genomes=(Path("a.json"),),
@@ -50,6 +51,11 @@ def test_json_round_trip_keeps_everything_but_the_invocation() -> None:
         ({"set": {"M": 2**31}}, "not 2147483648"),
         ({"set": {"M": 1.5}}, "not 1.5"),
         ({"set": 3}, "set must be a table"),
+        ({"workload": 3}, "workload must be a table of name = value, or a list of them"),
+        ({"workload": [3]}, "workload 1 must be a table"),
+        ({"workload": [{"M": 1}, {}]}, "workload 2 is empty"),
+        ({"workload": [{"M": 1}, {"M": 0}]}, "workload 2 M must be a whole number from 1"),
+        ({"workload": [{"M": 1}, {"M": 2}, {"M": 1}]}, "workload 3 repeats workload 1"),
         ({"islands": "memroy"}, "did you mean 'memory'?"),
         ({"islands": []}, "islands must be a list of at least 1"),
         ({"islands": ["memory", "memory"]}, "without repetitions"),
@@ -114,3 +120,13 @@ def test_a_file_that_is_no_text_or_absent_is_named(tmp_path: Path) -> None:
 
 def test_every_field_has_a_key() -> None:
     assert len(CampaignSettings.keys()) == len(CampaignSettings.__dataclass_fields__)
+
+
+def test_workloads_are_tables_of_a_campaign_file(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text('target = "matmul"\n[set]\nN = 8\n[[workload]]\nM = 1\n[[workload]]\nM = 2\n')
+    assert CampaignSettings.from_toml(path).workloads == ({"M": 1}, {"M": 2})
+    path.write_text('target = "matmul"\nworkload = [{M = 1}, {M = 3}]\n')
+    assert CampaignSettings.from_toml(path).workloads == ({"M": 1}, {"M": 3})
+    flags = {"workload": [{"M": 9}]}
+    assert CampaignSettings.from_toml(path, flags).workloads == ({"M": 9},)
