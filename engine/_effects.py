@@ -16,8 +16,9 @@ def without_effect(arena: Arena, *, deterministic: bool) -> bool:
     """Tell whether the genes of this workload show no effect on the objective.
 
     On a deterministic device all objectives must be equal. Elsewhere, after 100 evaluations, no
-    claim may stand beside the start, and the middle four fifths of the candidates' medians must
-    lie as close together as the samples of one genome do.
+    claim may stand beside the start, and either all were built to the very same binary, or the
+    middle four fifths of the candidates' medians must lie as close together as the samples of one
+    genome do.
     """
     objectives = arena.objectives
     if len(objectives) < _LEAST or len(arena.ledger.claims) > 1:
@@ -25,8 +26,19 @@ def without_effect(arena: Arena, *, deterministic: bool) -> bool:
     values = np.fromiter(objectives.values(), dtype=np.float64)
     if deterministic:
         return bool(values.max() == values.min())
+    if _one_binary(arena):
+        return True
     low, high = np.quantile(values, [0.1, 0.9])
     return bool(high / low <= max(_NOISE, _sample_spread(arena)))
+
+
+def _one_binary(arena: Arena) -> bool:
+    """Tell whether the newest measured candidates are one binary: no noise can blur that."""
+    timed = [
+        j.evaluation for j in arena.view.recent(_LEAST) if j.evaluation.measurement is not None
+    ]
+    binaries = {evaluation.properties.get("binary") for evaluation in timed}
+    return len(binaries) == 1 and None not in binaries
 
 
 def _sample_spread(arena: Arena) -> float:
