@@ -12,7 +12,7 @@ from kernelarc.storage import _queries as q
 from kernelarc.storage._backend import Backend
 from kernelarc.storage._codec import Decoder
 from kernelarc.storage._contract import Known
-from kernelarc.storage._log import PAGE, workloads
+from kernelarc.storage._log import PAGE, no_collection, workloads
 
 _REPRODUCIBLE = tuple(
     status.value
@@ -64,7 +64,7 @@ def read_known(backend: Backend, environment: str, workload: str) -> Iterator[Kn
         page = ids[start : start + PAGE]
         span = statement.where(q.candidate.id.between(page[0], page[-1]))
         wanted = set(page)
-        with backend.reading() as connection:
+        with backend.reading() as connection, no_collection():
             rows = connection.execute(span.order_by(q.candidate.id)).all()
             known = [_known(decoder, row[1:]) for row in rows if row[0] in wanted]
         yield from known

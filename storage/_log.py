@@ -70,7 +70,7 @@ _OTHERS: tuple[tuple[Select[Any], Callable[[Sequence[Any]], Entry]], ...] = (
 
 
 @contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """Make a page of records without looking for garbage among them: there is none."""
     enabled = gc.isenabled()
     gc.disable()
@@ -102,7 +102,7 @@ class LogStream:
 
     def _page(self, after: int, until: int) -> list[Numbered]:
         place = {"campaign": self._campaign, "after": after, "until": until}
-        with self._backend.reading() as connection, _no_collection():
+        with self._backend.reading() as connection, no_collection():
             page = self._candidates(connection.execute(_CANDIDATES, place).all())
             rows = connection.execute(_EVALUATIONS, place).all()
             self._fetch(connection, [row[0] for row in rows if row[0] not in self._open])
@@ -144,7 +144,7 @@ def read_evaluations(
     decoder = Decoder(known)
     while True:
         page = statement.where(q.candidate.number > last).order_by(q.candidate.number).limit(PAGE)
-        with backend.reading() as connection:
+        with backend.reading() as connection, no_collection():
             rows = connection.execute(page).all()
             told = [decoder.judged(decoder.candidate(r[: q.WIDTH]), r[q.WIDTH :]) for r in rows]
         yield from told
