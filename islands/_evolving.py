@@ -36,6 +36,7 @@ from kernelarc.islands.operators import FAMILIES, GENERIC, toolbox_for
 
 _WIN_SHARE = 0.15
 _SURROGATE = "model.surrogate"
+_NOT_OURS = "attribute."  # reverts that the engine asked for, to explain a gain
 _KNOWN_POINTS = 64
 _SAMPLES = 16
 
@@ -98,6 +99,7 @@ class EvolvingIsland(Island):
         proposals: list[Proposal] = []
         with fenced(rng):
             while len(proposals) < n:
+                turn.next()
                 proposal = self._propose(turn)
                 if proposal is None:
                     break
@@ -142,7 +144,10 @@ class EvolvingIsland(Island):
             self._population.scatter()
             self._stale = 0
         improved = self._population.add(individual)
-        self._stale = 0 if improved or verdict is Verdict.KEEP else self._stale + 1
+        if improved or verdict is Verdict.KEEP:
+            self._stale = 0
+        elif not candidate.mutation.startswith(_NOT_OURS):
+            self._stale += 1
 
     # -- proposing ---------------------------------------------------------------------------
 

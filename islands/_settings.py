@@ -34,13 +34,13 @@ class IslandSettings:
     """
 
     models: bool = True
-    ownership: float = 0.65
+    ownership: float = 0.5
     model_share: float = 0.8
-    elites: int = 16
+    elites: int = 8
     hall: int = 8
-    start: int = 12
+    start: int = 16
     spread: int = 24
-    tournament: int = 3
+    tournament: int = 6
     attempts: int = 16
     trapped_share: float = 0.05
     floor: float = 0.02

@@ -11,7 +11,7 @@ from kernelarc.islands._island import View
 from kernelarc.islands._traps import Traps
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Turn:
     """What lives as long as one ``ask``.
 
@@ -21,6 +21,7 @@ class Turn:
         traps: What is closed.
         trapped_share: Share of trapped proposals that are tried anyway.
         taken: Fingerprints proposed earlier in this ask.
+        bold: Whether the proposal being made may lie in a trap.
     """
 
     rng: np.random.Generator
@@ -28,6 +29,11 @@ class Turn:
     traps: Traps
     trapped_share: float
     taken: set[str] = field(default_factory=set)
+    bold: bool = False
+
+    def next(self) -> None:
+        """Begin a proposal: one in twenty may lie in a trap, however many drafts it takes."""
+        self.bold = float(self.rng.random()) < self.trapped_share
 
     def fresh(self, genome: Genome) -> bool:
         """Tell whether a genome is new to this ask and to the log."""
@@ -35,7 +41,5 @@ class Turn:
         return key not in self.taken and not self.view.evaluated(key)
 
     def admits(self, genome: Genome) -> bool:
-        """Tell whether to propose a genome: fresh, and not trapped but for one in twenty."""
-        if not self.fresh(genome):
-            return False
-        return not self.traps.holds(genome) or float(self.rng.random()) < self.trapped_share
+        """Tell whether to propose a genome: fresh, and not trapped unless the proposal is bold."""
+        return self.fresh(genome) and (self.bold or not self.traps.holds(genome))

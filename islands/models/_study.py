@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kernelarc.genomes import Allele, Gene, Genome, Judged, Space, same_allele
 from kernelarc.islands._population import fitness_of
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from optuna.samplers import TPESampler
     from optuna.storages import InMemoryStorage
     from optuna.trial import FrozenTrial
+
+_Outcome: TypeAlias = "tuple[str, float | None]"
 
 _STUDIES = 8
 _SUGGESTIONS = 3
@@ -38,6 +40,11 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         optuna.logging.set_verbosity(before)
+
+
+def _outcome(judged: Judged) -> _Outcome:
+    """Name what a trial stands for: a genome measured again is another trial."""
+    return judged.evaluation.candidate.genome.fingerprint, fitness_of(judged)
 
 
 class StudyProposer:
@@ -61,8 +68,8 @@ class StudyProposer:
         parents = {gene.when.gene for gene in space.genes if gene.when is not None}
         self._branches = [gene for gene in self._free if gene.name in parents]
         self._axes: dict[str, Axis] = {}
-        self._trials: dict[str, FrozenTrial] = {}
-        self._studies: dict[tuple[object, ...], tuple[list[str], InMemoryStorage]] = {}
+        self._trials: dict[_Outcome, FrozenTrial] = {}
+        self._studies: dict[tuple[object, ...], tuple[list[_Outcome], InMemoryStorage]] = {}
 
     def propose(
         self, turn: Turn, parent: Genome | None, draft: Callable[[], Genome | None]
@@ -90,7 +97,7 @@ class StudyProposer:
         import optuna  # noqa: PLC0415
 
         key = tuple(sorted((branch or {}).items()))
-        wanted = [judged.evaluation.candidate.genome.fingerprint for judged in log]
+        wanted = [_outcome(judged) for judged in log]
         known, storage = self._studies.pop(key, ([], None))
         if storage is None or wanted[: len(known)] != known:
             known, storage = [], optuna.storages.InMemoryStorage()
@@ -111,12 +118,12 @@ class StudyProposer:
         return self._axes[gene.name]
 
     def _trial(self, judged: Judged) -> FrozenTrial:
-        genome = judged.evaluation.candidate.genome
-        found = self._trials.get(genome.fingerprint)
+        outcome = _outcome(judged)
+        found = self._trials.get(outcome)
         if found is None:
             if len(self._trials) > 4 * self._settings.study_window:
                 self._trials.clear()
-            found = self._trials[genome.fingerprint] = self._new_trial(judged)
+            found = self._trials[outcome] = self._new_trial(judged)
         return found
 
     def _new_trial(self, judged: Judged) -> FrozenTrial:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,9 @@ _POOL_SHARE = 0.5
 _STARTS = 8
 _DRAFTS = 8
 _CLIMBS = 4
+
+
+_Key: TypeAlias = "tuple[int | tuple[str, float | None], ...]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,8 @@ class Surrogate:
         self.features = Features(space)
         self._space = space
         self._settings = settings
-        self._scales: dict[tuple[str, ...], Scales] = {}
-        self._beliefs: dict[tuple[str, ...], Beliefs] = {}
+        self._scales: dict[_Key, Scales] = {}
+        self._beliefs: dict[_Key, Beliefs] = {}
 
     def beliefs(self, view: View) -> Beliefs | None:
         """Return what the log says, or None while it says too little."""
@@ -71,7 +75,7 @@ class Surrogate:
         passed = [judged for judged in log if fitness_of(judged) is not None]
         if len(log) < self._settings.model_startup or len(passed) < _LEAST:
             return None
-        key = _key(log)
+        key = _key(log, view.count())
         if key not in self._beliefs:
             _trim(self._beliefs)
             self._beliefs[key] = self._believe(view, log)
@@ -172,11 +176,12 @@ def expected_improvement(mean: Array, spread: Array, best: float) -> Array:
     return worth
 
 
-def _key(log: Sequence[Judged]) -> tuple[str, ...]:
-    return tuple(judged.evaluation.candidate.genome.fingerprint for judged in log)
+def _key(log: Sequence[Judged], count: int = 0) -> _Key:
+    """Name everything that a fit depends on."""
+    return (count, *((j.evaluation.candidate.genome.fingerprint, fitness_of(j)) for j in log))
 
 
-def _trim(cache: dict[tuple[str, ...], Scales] | dict[tuple[str, ...], Beliefs]) -> None:
+def _trim(cache: dict[_Key, Scales] | dict[_Key, Beliefs]) -> None:
     while len(cache) >= _KEPT:
         del cache[next(iter(cache))]
 
