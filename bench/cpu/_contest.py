@@ -25,6 +25,9 @@ from kernelarc.bench.cpu._watch import ProcessWatch
 from kernelarc.genomes import Status
 
 
+_FORM_ROUNDS = 3
+
+
 class Contender(ABC):
     """Something that is timed in a contest."""
 
@@ -123,20 +126,25 @@ class Match:
         self._grounds.beat(f"{stage}\0{contender.name}", self._hang_s + FILL_S / 10)
 
     def _prove(self, contender: Contender) -> float:
-        """Small jobs, then twice the real shape on fresh values; the second sets the launches."""
+        """Small jobs, then the real shape twice on different values; then set the launches."""
         self._beat(contender, "proving")
         grounds = replace(self._grounds, beat=lambda stage, _: self._beat(contender, stage))
         contender.prove(grounds, self._hang_s, self._watch)
-        seconds = 0.0
-        for _ in range(2):
-            slot = self._grounds.stage.next()
-            slot.fill(self._grounds.rng)
-            self._beat(contender, "proving")
-            time.sleep(PAUSE_S)
-            seconds = contender.run([slot])
-            self._watch.check()
-            self._checked(slot)
+        slot, rng = self._grounds.stage.next(), self._grounds.rng
+        slot.fill(rng)
+        self._run_alone(contender, slot)
+        self._checked(slot, whole=True)
+        slot.stir(rng)
+        seconds = self._run_alone(contender, slot)
+        self._checked(slot, whole=False)
         contender.launches = launches_for(seconds * 1e6, len(self._grounds.stage.slots))
+        return seconds
+
+    def _run_alone(self, contender: Contender, slot: Slot) -> float:
+        self._beat(contender, "proving")
+        time.sleep(PAUSE_S)
+        seconds = contender.run([slot])
+        self._watch.check()
         return seconds
 
     def _timed(self, contender: Contender) -> float:
@@ -146,16 +154,18 @@ class Match:
         time_us = contender.run(used) * 1e6 / len(used)
         self._watch.check()
         if self._last:
-            self._checked(used[-1])
+            self._checked(used[-1], whole=False)
         for slot in used:
             slot.stir(self._grounds.rng)
         if time_us < self._floor_us:
             raise Refusal(Status.REJECTED, FASTER_THAN_PHYSICS)
         return time_us
 
-    def _checked(self, slot: Slot) -> None:
+    def _checked(self, slot: Slot, *, whole: bool) -> None:
+        """Check what a contender wrote; of large outputs all rows, or some."""
+        rows_of = None if whole else self._grounds.rng
         try:
-            check_run(slot, "contest")
+            check_run(slot, "contest", lambda: slot.compare(rows_of))
         except Refusal:
             slot.spoil()
             raise
@@ -173,7 +183,7 @@ def best_form(forms: Sequence[BaselineContender], grounds: Grounds) -> BaselineC
     if len(forms) == 1:
         return forms[0]
     match = Match(forms, grounds, hang_s=FILL_S, floor_us=0.0)
-    columns = list(zip(*match.play(5), strict=True))
+    columns = list(zip(*match.play(_FORM_ROUNDS), strict=True))
     middle = [sorted(column)[len(column) // 2] for column in columns]
     right = [i for i, form in enumerate(forms) if form.name not in match.failures]
     return forms[min(right, key=lambda i: middle[i])] if right else forms[0]

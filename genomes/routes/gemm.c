@@ -104,9 +104,16 @@ static void edge_tile(long depth_end, const float *a, long lda, const float *b, 
 
 /* ---- packing: missing rows and columns become zeros ---- */
 
+#define PACK(i, p) to[(p) * MR + (i)] = a[(i) * lda + (p)];
+
 /* PACK_A: [depth][MR]; otherwise rows of KC floats, used for the ragged last rows only. */
-static void pack_rows(const float *a, long lda, long rows, long depth, float *to) {
+static void pack_rows(const float *restrict a, long lda, long rows, long depth,
+                      float *restrict to) {
 #if PACK_A
+    if (rows == MR) {
+        for (long p = 0; p < depth; p++) { ROWS(PACK, MR, p) }
+        return;
+    }
     for (long p = 0; p < depth; p++)
         for (long i = 0; i < MR; i++) to[p * MR + i] = i < rows ? a[i * lda + p] : 0.0f;
 #else
