@@ -24,7 +24,6 @@ from kernelarc.bench.cpu._stage import Slot
 from kernelarc.bench.cpu._watch import ProcessWatch
 from kernelarc.genomes import Status
 
-
 _FORM_ROUNDS = 3
 
 
