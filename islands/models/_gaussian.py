@@ -95,7 +95,7 @@ def _evidence(theta: Array, planes: Array, y: Array) -> tuple[float, Array]:
     kernel[np.diag_indices(n)] += noise + _JITTER
     inverse = np.linalg.inv(kernel)
     solved = inverse @ y
-    scale = float(y @ solved) / n
+    scale = max(float(y @ solved) / n, _JITTER)  # where all targets are equal, it is 0
     value = -0.5 * n * float(np.log(scale)) - 0.5 * float(np.linalg.slogdet(kernel)[1])
     pull = np.outer(solved, solved) / scale - inverse
     slope = 0.5 * weights * (flat @ (pull * _matern_slope(squared)).ravel())
