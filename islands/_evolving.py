@@ -86,6 +86,7 @@ class EvolvingIsland(Island):
         self._visits = dict.fromkeys(self._routes, 0)
         self._told = 0
         self._stale = 0
+        self._chances: Mapping[str, float] | None = None
 
     # -- the contract ------------------------------------------------------------------------
 
@@ -108,6 +109,7 @@ class EvolvingIsland(Island):
         return proposals
 
     def tell(self, judged: Sequence[Judged]) -> None:
+        self._chances = None
         for one in judged:
             candidate, individual = one.evaluation.candidate, individual_of(one)
             better = individual is not None and self._improves(individual, candidate)
@@ -119,6 +121,7 @@ class EvolvingIsland(Island):
                 self._settle(candidate, individual, one.verdict)
 
     def receive(self, conclusions: Sequence[Conclusion]) -> None:
+        self._chances = None
         for conclusion in conclusions:
             self._traps.receive(conclusion)
             self._wins.receive(conclusion, self._told)
@@ -171,8 +174,7 @@ class EvolvingIsland(Island):
         """Draft by operators drawn by credit until one draft is admitted."""
         if not self._population.colony:
             return None
-        chances = self._credit.chances(self._offered())
-        names, weights = list(chances), list(chances.values())
+        names, weights = self._choices()
         fresh = self._wins.draw(turn.rng, newer_than=self._told - self._settings.fresh_wins)
         for attempt in range(self._settings.attempts):
             name = draw(turn.rng, names, weights)
@@ -319,6 +321,12 @@ class EvolvingIsland(Island):
         if not len(self._wins):
             return self._priors
         return self._priors | {"win.apply": _WIN_SHARE, "win.genome": _WIN_SHARE / 3}
+
+    def _choices(self) -> tuple[list[str], list[float]]:
+        """Return operators and their chances; they change only when something is learned."""
+        if self._chances is None:
+            self._chances = self._credit.chances(self._offered())
+        return list(self._chances), list(self._chances.values())
 
     def _scene(self, route: str) -> Scene:
         mates = [i.genome for i in self._population.colony if i.genome.route == route]

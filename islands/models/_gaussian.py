@@ -95,11 +95,16 @@ def _evidence(theta: Array, planes: Array, y: Array) -> tuple[float, Array]:
     kernel[np.diag_indices(n)] += noise + _JITTER
     inverse = np.linalg.inv(kernel)
     solved = inverse @ y
-    scale = max(float(y @ solved) / n, _JITTER)  # where all targets are equal, it is 0
+    scale = _signal(y, solved)
     value = -0.5 * n * float(np.log(scale)) - 0.5 * float(np.linalg.slogdet(kernel)[1])
     pull = np.outer(solved, solved) / scale - inverse
     slope = 0.5 * weights * (flat @ (pull * _matern_slope(squared)).ravel())
     return value, np.append(slope, 0.5 * noise * float(np.trace(pull)))
+
+
+def _signal(y: Array, solved: Array) -> float:
+    """Return the signal's variance at its optimum; a trace of it where all targets are equal."""
+    return max(float(y @ solved) / len(y), _JITTER)
 
 
 class Posterior:
@@ -122,7 +127,7 @@ class Posterior:
         kernel[np.diag_indices(len(y))] += scales.noise + _JITTER
         self._inverse = np.linalg.inv(kernel)
         self._solved = self._inverse @ y
-        self._scale = float(y @ self._solved) / len(y)
+        self._scale = _signal(y, self._solved)
 
     def _cross(self, stretched: Array) -> Array:
         norms = np.einsum("ij,ij->i", stretched, stretched)
