@@ -10,9 +10,8 @@ import click
 from kernelarc.cli._arguments import AS_JSON, STORE
 from kernelarc.cli._stores import reading
 from kernelarc.cli._text import print_json, table
+from kernelarc.engine import result_of
 from kernelarc.storage import CampaignRow, StoreReader
-
-_STATES = frozenset({"finished", "interrupted", "stopped"})
 
 
 @click.command("campaigns")
@@ -21,10 +20,10 @@ _STATES = frozenset({"finished", "interrupted", "stopped"})
 def command(store: str, as_json: bool) -> None:
     """List the campaigns of a store.
 
-    Of a campaign that was killed the state is 'open': 'kernelarc resume' goes on with it.
+    The state of a campaign that was killed is 'running': 'kernelarc resume' goes on with it.
     """
     with reading(store) as reader:
-        found = [_json(reader, row) for row in reader.campaigns()]
+        found = [_json(reader, row, store) for row in reader.campaigns()]
     if as_json:
         print_json({"schema": 1, "store": store, "campaigns": found})
         return
@@ -44,14 +43,8 @@ def command(store: str, as_json: bool) -> None:
     click.echo(table(headings, rows))
 
 
-def state_of(reader: StoreReader, campaign: int) -> str:
-    """Return how a campaign's newest process ended, or ``open`` when it runs or was killed."""
-    kinds = [event.kind for event in reader.events(campaign)]
-    newest = next((k for k in reversed(kinds) if k in {*_STATES, "started", "resumed"}), "open")
-    return newest if newest in _STATES else "open"
-
-
-def _json(reader: StoreReader, row: CampaignRow) -> dict[str, Any]:
+def _json(reader: StoreReader, row: CampaignRow, store: str) -> dict[str, Any]:
+    result = result_of(reader, row.id, store=store)
     return {
         "id": row.id,
         "created_unix_s": row.created_unix_s,
@@ -60,6 +53,7 @@ def _json(reader: StoreReader, row: CampaignRow) -> dict[str, Any]:
         "seed": row.spec.seed,
         "operator": row.spec.problem.operator.name,
         "workloads": [workload.label for workload in row.spec.problem.workloads],
-        "state": state_of(reader, row.id),
-        "unique": reader.counts(row.id).unique,
+        "state": result.status,
+        "reason": result.reason,
+        "unique": result.evaluations.unique,
     }
