@@ -218,7 +218,7 @@ def test_even_a_tiny_kernel_never_meets_its_own_output(folder: Path) -> None:
         opened.submit([candidate(0, "expects_rotation", 16)], limit={})
         (evaluation,) = opened.collect()
     assert evaluation.status is Status.OK, evaluation
-    assert timed(evaluation).launches > 16
+    assert timed(evaluation).launches > 1
 
 
 def test_a_second_session_is_refused_until_the_first_is_closed(folder: Path) -> None:
