@@ -93,8 +93,9 @@ class Judge:
     ) -> tuple[Verdict, ContestRecord]:
         crash_point("before-confirm")
         k = arena.ledger.tried + 1
-        # Level 0.05 / (k (k + 1)) for the k-th claim: all claims together stay below 0.05.
-        claims = k * (k + 1)
+        # Level 0.01 / (k (k + 1)) for the k-th claim: all claims of a campaign together stay
+        # below 0.01, so that even twenty campaigns on nothing end without a KEEP.
+        claims = 5 * k * (k + 1)
         genomes = [judged.evaluation.candidate.genome, incumbent.evaluation.candidate.genome]
         parent = arena.parent_of(judged)
         if parent is not None and parent.evaluation.candidate.genome not in genomes:
