@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -38,3 +41,30 @@ def test_a_genome_s_source_compiles_as_its_first_lines_say(
     assert exit_code(["verify", "kernelarc.db", "--json"]) in {0, 1}
     verified = json.loads(capfd.readouterr().out)["verified"]
     assert verified[0]["speedup"]["estimate"] > 0
+
+
+def _verdicts(log: Path) -> int:
+    return log.read_text().count(" cpu ") if log.exists() else 0
+
+
+def test_ctrl_c_ends_in_order_and_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "-m", "kernelarc", "run", "gemm", *AXES, "--budget", "5000"]
+    running = subprocess.Popen(
+        [*command, "--log", "run.log"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 90
+    while _verdicts(Path("run.log")) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    running.send_signal(signal.SIGINT)
+    printed, said = running.communicate(timeout=30)
+    assert running.returncode == 3, said
+    assert said.strip().endswith("go on with: kernelarc resume kernelarc.db 1")
+    assert "campaign 1 interrupted" in printed
+
+    assert exit_code(["best", "kernelarc.db", "--json"]) == 0
+    result = json.loads(capfd.readouterr().out)
+    assert (result["status"], result["reason"]) == ("interrupted", "signal")
+    assert result["evaluations"]["unique"] >= 2
