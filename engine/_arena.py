@@ -7,10 +7,15 @@ from dataclasses import dataclass, field
 
 from kernelarc.engine._attribution import AttributionQueue
 from kernelarc.engine._ledger import Ledger
+from kernelarc.engine._sharing import Need
 from kernelarc.engine._traps import TrapEvidence
 from kernelarc.engine._view import LogView, OwnView
 from kernelarc.genomes import Conclusion, Genome, Judged, Space, Status, Workload
 from kernelarc.islands import Habitat, Island
+
+# What a search starts from (the user's seeds, the device's, priors, what the store knows) was
+# proposed by no island and is told to every one: all begin with it in their population.
+_COMMON = ("user", "device", "prior", "store")
 
 IslandBuilder = Callable[[Habitat], Sequence[Island]]
 
@@ -42,6 +47,7 @@ class Arena:
         view: The whole log of this workload.
         objectives: By genome fingerprint, the objective of every OK evaluation.
         evaluated: How many unique evaluations were made here.
+        need: How much this workload may still gain.
     """
 
     def __init__(
@@ -68,6 +74,7 @@ class Arena:
         self.tallies = {name: Tally() for name in self.islands}
         self.objectives: dict[str, float] = {}
         self.evaluated = 0
+        self.need = Need()
         self.dry_rounds = 0
         self._rounds: dict[int, _Told] = {}
         self._next_told = 0
@@ -93,6 +100,7 @@ class Arena:
         evaluation = judged.evaluation
         if not evaluation.properties.get("reused", False):
             self.evaluated += 1
+            self.need.evaluated()
         tally = self.tallies.get(evaluation.candidate.island)
         if tally is None:
             return
@@ -102,6 +110,7 @@ class Arena:
 
     def credit_keep(self, island: str, log_gain: float) -> None:
         """Credit an island with a KEEP worth ``log_gain`` (natural log of the speed-up)."""
+        self.need.gained(log_gain)
         tally = self.tallies.get(island)
         if tally is not None:
             tally.keeps += 1
@@ -122,7 +131,7 @@ class Arena:
 
     def _tell(self, told: _Told, *, migrate: bool) -> None:
         for name, island in self.islands.items():
-            own = [j for j in told.judged if j.evaluation.candidate.island == name]
+            own = [j for j in told.judged if j.evaluation.candidate.island in {name, *_COMMON}]
             if own:
                 island.tell(own)
             heard = [c for c in told.conclusions if migrate or c.island == name]

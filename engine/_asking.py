@@ -9,6 +9,7 @@ from itertools import islice
 from kernelarc.bench import Session
 from kernelarc.engine._arena import Arena
 from kernelarc.engine._controller import allocate
+from kernelarc.engine._sharing import next_workload
 from kernelarc.engine._state import CampaignState
 from kernelarc.engine._streams import stream
 from kernelarc.genomes import Candidate, Genome, NothingValidError, Proposal
@@ -17,7 +18,11 @@ from kernelarc.storage import Round
 # Fresh evaluations that attributing wins may take: this part of all, and a few to begin with.
 _ATTRIBUTION_PART = 0.15
 _ATTRIBUTION_START = 2
-_FILL_TRIES = 64
+# Rounds of asking and of sampling before a round stays short; proposals asked for each one that
+# is wanted, at most, where many turn out illegal.
+_ASK_TRIES = 6
+_FILL_TRIES = 8
+_MOST_SURPLUS = 4
 # Larger spaces are not swept: where islands and even sampling find nothing new, they count as
 # exhausted.
 _ENUMERATE_LIMIT = 2_000_000
@@ -71,38 +76,40 @@ class Asker:
         return None
 
     def _pick(self) -> Arena:
-        """Return the workload with the fewest evaluations, waiting ones included."""
-        waiting = Counter(c.workload for c in self._state.pending.values())
-        open_arenas = [
-            (arena.evaluated + waiting[key], place, arena)
-            for place, (key, arena) in enumerate(self._state.arenas.items())
-            if key not in self._exhausted
-        ]
-        return min(open_arenas)[2]
+        """Return the workload that is farthest behind what its need entitles it to."""
+        arenas = self._state.arenas
+        needs = {key: a.need.value for key, a in arenas.items() if key not in self._exhausted}
+        return arenas[next_workload(needs, self._state.handed)]
 
     def _forced(self, draft: _Draft, n: int) -> None:
         arena = draft.arena
         firsts = self._firsts.get(arena.key, ())
-        draft.offer(list(islice((f for f in firsts if draft.fresh(f[1])), n)))
+        draft.offer(list(islice((f for f in firsts if draft.fresh(f[1])), n)), count=False)
         allowed = int(_ATTRIBUTION_START + _ATTRIBUTION_PART * arena.evaluated)
         room = min(draft.missing(n), allowed - arena.attribution.spent)
-        draft.offer(list(islice((r for r in _reverts(arena) if draft.fresh(r[1])), max(room, 0))))
+        reverts = (r for r in _reverts(arena) if draft.fresh(r[1]))
+        draft.offer(list(islice(reverts, max(room, 0))), count=False)
 
     def _islands(self, draft: _Draft, n: int) -> None:
+        """Ask the islands until the round is full, more at once where most of it is illegal."""
         arena = draft.arena
         waiting = Counter(c.island for c in self._state.pending.values())
-        for attempt in range(2):
+        for attempt in range(_ASK_TRIES):
             missing = draft.missing(n)
             if not missing:
                 return
             wanted = allocate(arena.tallies, waiting, missing)
+            surplus, illegal = draft.surplus(), draft.illegal
             asked = [
                 (name, proposal)
                 for name, k in wanted.items()
-                for proposal in self._ask(draft, name, k, attempt)
+                for proposal in self._ask(draft, name, k * surplus, attempt)
             ]
-            draft.offer(asked, count=True)
-            waiting.update(wanted)
+            if not asked:
+                return
+            waiting.update(draft.offer(asked, quota=wanted))
+            if attempt and draft.illegal == illegal:
+                return  # they have nothing new: asking again would not help
 
     def _ask(self, draft: _Draft, name: str, k: int, attempt: int) -> list[Proposal]:
         arena = draft.arena
@@ -115,13 +122,18 @@ class Asker:
         rng = stream(self._seed, ENGINE, arena.key, draft.number)
         spaces = list(arena.spaces.values())
         for _ in range(_FILL_TRIES):
-            if not draft.missing(n):
+            missing = draft.missing(n)
+            if not missing:
                 return
             try:
-                genome = spaces[int(rng.integers(len(spaces)))].sample(rng)
+                drawn = [
+                    spaces[int(rng.integers(len(spaces)))].sample(rng)
+                    for _ in range(missing * draft.surplus())
+                ]
             except NothingValidError:
                 break
-            draft.offer([(ENGINE, Proposal(genome=genome, mutation="sample"))])
+            offers = [(ENGINE, Proposal(genome=g, mutation="sample")) for g in drawn]
+            draft.offer(offers, most=missing, count=False)
         self._sweep(draft, n)
 
     def _sweep(self, draft: _Draft, n: int) -> None:
@@ -133,7 +145,9 @@ class Asker:
             chunk = list(islice(unseen, draft.missing(n)))
             if not chunk:
                 return
-            draft.offer([(ENGINE, Proposal(genome=g, mutation="sweep")) for g in chunk])
+            draft.offer(
+                [(ENGINE, Proposal(genome=g, mutation="sweep")) for g in chunk], count=False
+            )
 
 
 def _enumerate(arena: Arena) -> Iterator[Genome]:
@@ -159,7 +173,12 @@ def _reverts(arena: Arena) -> Iterator[tuple[str, Proposal]]:
 
 
 class _Draft:
-    """A round in the making: what was accepted, and why the rest was not."""
+    """A round in the making: what was accepted, and why the rest was not.
+
+    Attributes:
+        accepted: Source and proposal, in order.
+        illegal: How many proposals the device refused so far.
+    """
 
     def __init__(self, arena: Arena, session: Session, number: int) -> None:
         self.arena = arena
@@ -168,6 +187,7 @@ class _Draft:
         self._session = session
         self._taken: set[str] = set()
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.illegal = self._legal = 0
 
     def missing(self, n: int) -> int:
         """Return how many of ``n`` places are free."""
@@ -178,25 +198,60 @@ class _Draft:
         key = proposal.genome.fingerprint
         return key not in self._taken and not self.arena.view.evaluated(key)
 
-    def offer(self, offers: Sequence[tuple[str, Proposal]], *, count: bool = False) -> None:
-        """Accept the legal new ones, in order; count the others if asked to."""
+    def surplus(self) -> int:
+        """Return how many proposals to ask for each one wanted: what was illegal so far tells."""
+        if not self.illegal:
+            return 1
+        checked = self.illegal + self._legal
+        return min(-(-checked // max(self._legal, 1)), _MOST_SURPLUS)
+
+    def offer(
+        self,
+        offers: Sequence[tuple[str, Proposal]],
+        *,
+        quota: Mapping[str, int] | None = None,
+        most: int | None = None,
+        count: bool = True,
+    ) -> Counter[str]:
+        """Accept the legal new ones, in order; return how many of each source.
+
+        Args:
+            offers: Source and proposal.
+            quota: Most that each source may have accepted.
+            most: Most that are accepted in all.
+            count: Whether what is not accepted shows in the round's counts.
+        """
+        new = self._new(offers, count=count)
+        accepted: Counter[str] = Counter()
+        if not new:
+            return accepted
+        faults = self._session.check(self.arena.workload, [p.genome for _, p in new])
+        for (island, proposal), fault in zip(new, faults, strict=True):
+            self._legal += fault is None
+            self.illegal += fault is not None
+            if fault is not None:
+                self._counts[island]["rejected"] += count
+            elif (most is None or accepted.total() < most) and (
+                quota is None or accepted[island] < quota[island]
+            ):
+                accepted[island] += 1
+                self.accepted.append((island, proposal))
+            else:
+                self._taken.discard(proposal.genome.fingerprint)  # may come again, in its turn
+        return accepted
+
+    def _new(
+        self, offers: Sequence[tuple[str, Proposal]], *, count: bool
+    ) -> list[tuple[str, Proposal]]:
         new: list[tuple[str, Proposal]] = []
         for island, proposal in offers:
-            if count:
-                self._counts[island]["asked"] += 1
+            self._counts[island]["asked"] += count
             if self.fresh(proposal):
                 self._taken.add(proposal.genome.fingerprint)
                 new.append((island, proposal))
-            elif count:
-                self._counts[island]["duplicate"] += 1
-        if not new:
-            return
-        faults = self._session.check(self.arena.workload, [p.genome for _, p in new])
-        for offer, fault in zip(new, faults, strict=True):
-            if fault is None:
-                self.accepted.append(offer)
-            elif count:
-                self._counts[offer[0]]["rejected"] += 1
+            else:
+                self._counts[island]["duplicate"] += count
+        return new
 
     def finish(self, first: int) -> tuple[Round, list[Candidate]]:
         """Number the candidates and close the draft."""
@@ -212,5 +267,8 @@ class _Draft:
             )
             for place, (island, proposal) in enumerate(self.accepted)
         ]
-        counts = {name: dict(counter) for name, counter in self._counts.items()}
-        return Round(number=self.number, counts=counts), candidates
+        counts = {
+            name: {what: n for what, n in counter.items() if n}
+            for name, counter in self._counts.items()
+        }
+        return Round(number=self.number, counts={n: c for n, c in counts.items() if c}), candidates

@@ -9,6 +9,7 @@ needs no snapshot.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ from kernelarc.engine._attribution import plan_job
 from kernelarc.engine._compare import contest_speedup, exact_speedup
 from kernelarc.engine._observer import Counts
 from kernelarc.engine._pool import ConclusionPool
+from kernelarc.engine._sharing import memory_of
 from kernelarc.engine._traps import ClosedRegion
 from kernelarc.genomes import (
     Candidate,
@@ -50,6 +52,7 @@ class CampaignState:
     Attributes:
         arenas: By workload fingerprint, in the problem's order.
         pending: Candidates handed out and not yet judged, by number, in ask order.
+        handed: Workload of each of the newest candidates, oldest first: who had their share.
         finished: Payload of the newest ``finished`` event, None while the campaign is open.
         budget_added: Evaluations that extensions added.
         elapsed_s: Wall seconds that earlier processes spent on this campaign.
@@ -64,6 +67,7 @@ class CampaignState:
     lag: int
     counts: Counts = field(default_factory=Counts)
     pending: dict[int, Candidate] = field(default_factory=dict)
+    handed: deque[str] = field(default_factory=deque)
     next_number: int = 0
     next_round: int = 0
     finished: Mapping[str, object] | None = None
@@ -100,6 +104,9 @@ class CampaignState:
 
     def _candidate(self, candidate: Candidate) -> None:
         self.pending[candidate.number] = candidate
+        self.handed.append(candidate.workload)
+        while len(self.handed) > memory_of(len(self.arenas)):
+            self.handed.popleft()
         self.next_number = candidate.number + 1
         self._rounds[candidate.round].outstanding += 1
         arena = self.arenas[candidate.workload]

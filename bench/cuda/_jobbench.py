@@ -362,8 +362,7 @@ class JobBench:
                 message=error.finding.message,
                 cost_s=time.perf_counter() - begun,
             )
-        seen["workspace_bytes"] = contender.algorithm.workspace_bytes
-        seen["waves"] = contender.algorithm.waves
+        seen |= contender.algorithm.properties()
         return Outcome(
             number=number,
             status=Status.OK,

@@ -19,7 +19,7 @@ from kernelarc.bench.cuda._binding import (
     status_of,
 )
 from kernelarc.bench.cuda._capabilities import Facts, read_facts
-from kernelarc.genomes import LtRow, MatmulJob
+from kernelarc.genomes import LT_ATTRIBUTES, Allele, LtRow, MatmulJob
 
 REFUSED_WORKSPACE = 1000
 """Our own code beside the library's: more scratch memory than the genome allows."""
@@ -51,6 +51,15 @@ class Algorithm:
     blob: NDArray[np.uint64]
     workspace_bytes: int
     waves: float
+
+    def properties(self) -> dict[str, Allele]:
+        """Return what is recorded of it: enough to make it again without asking a library."""
+        return {
+            "attributes": tuple(self.row[: len(LT_ATTRIBUTES)]),
+            "blob": self.blob.tobytes().hex(),
+            "workspace_bytes": self.workspace_bytes,
+            "waves": self.waves,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

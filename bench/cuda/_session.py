@@ -228,15 +228,18 @@ class CudaSession(Session):
                 self._blame("the device worker died")
 
     def _take(self, outcome: Outcome) -> None:
-        candidate, _, _ = self._flying.popleft()
+        candidate, row, _ = self._flying.popleft()
         if candidate.number != outcome.number:
             raise StoppedError("the device worker answered out of order: resume")
-        self._arrived.append(self._evaluation(candidate, outcome))
+        self._arrived.append(self._evaluation(candidate, row, outcome))
         if outcome.fatal:
             self._replace()
 
-    def _evaluation(self, candidate: Candidate, outcome: Outcome) -> Evaluation:
-        measured = None
+    def _evaluation(self, candidate: Candidate, row: LtRow, outcome: Outcome) -> Evaluation:
+        measured, seen = None, dict(outcome.properties)
+        reply, _ = self._domains[self._places[candidate.workload]]
+        if outcome.status is Status.OK and row == reply.baseline:
+            seen["baseline"] = BASELINE  # whoever exports must know it when it is the best
         if outcome.status is Status.OK:
             task = self._tasks[self._places[candidate.workload]]
             measured = measurement_of(
@@ -252,7 +255,7 @@ class CudaSession(Session):
             failure=outcome.failure,
             message=outcome.message,
             cost_s=outcome.cost_s,
-            properties=outcome.properties,
+            properties=seen,
         )
 
     # Contests
