@@ -38,6 +38,7 @@ from kernelarc.genomes import (
 
 ROUNDS = 12
 STARTS = 10
+CLIMBS = 4
 
 
 def arguments() -> argparse.Namespace:
@@ -148,15 +149,16 @@ def against_others(session: Session, workload: Workload, genome: Genome) -> dict
 def climbed(session: Session, workload: Workload, space: Space, start: Evaluation) -> Evaluation:
     """Return a local optimum by steps of one gene: a base at which genes can matter."""
     best, seen = start, {start.candidate.genome.fingerprint}
-    while True:
+    for _ in range(CLIMBS):
         steps = one_gene_steps(space, best.candidate.genome)
         near = [g for group in steps.values() for g in group if g.fingerprint not in seen]
         seen |= {genome.fingerprint for genome in near}
         found = [e for e in measured(session, workload, near[:200]) if e.measurement is not None]
         better = min(found, key=objective, default=best)
         if objective(better) > 0.99 * objective(best):
-            return best
+            break
         best = better
+    return best
 
 
 def objective(evaluation: Evaluation) -> float:
