@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from kernelarc.engine._crash_points import crash_point
 from kernelarc.engine._firsts import firsts
 from kernelarc.engine._journal import Journal
 from kernelarc.engine._judging import Attributor, Judge, Rules
-from kernelarc.engine._known import known_unit, reserve_known
+from kernelarc.engine._known import known_entries, reserve_known
 from kernelarc.engine._observer import Observer
 from kernelarc.engine._pipeline import Limits, Pipeline
 from kernelarc.engine._pool import ConclusionPool
@@ -28,7 +28,7 @@ from kernelarc.engine._state import CampaignState
 from kernelarc.engine._targeting import TargetSpeedup
 from kernelarc.genomes import Problem, Space, Strategy
 from kernelarc.islands import Habitat, IslandSettings, build_islands
-from kernelarc.storage import StoreWriter
+from kernelarc.storage import Event, StoreWriter
 
 DEFAULT_MARGIN = 0.002
 
@@ -236,16 +236,7 @@ def begin(
     """Start a campaign: what the store already knows in this environment is not measured again."""
     reserve_known(state, writer, campaign)
     journal = Journal(writer, campaign, state, observer)
-    journal.event("started", **facts)
-    for unit in known_units(state, writer, campaign):
-        journal.write(unit)
+    # One unit: a campaign that has started knows what was known before it.
+    started = Event(kind="started", payload=facts, unix_s=time.time())
+    journal.write([started, *known_entries(state, writer, campaign)])
     journal.commit()
-
-
-def known_units(state: CampaignState, writer: StoreWriter, campaign: int) -> Sequence[list[Any]]:
-    """Return one unit per workload with the best that earlier campaigns measured here."""
-    return [
-        unit
-        for arena in state.arenas.values()
-        if (unit := known_unit(state, arena, writer, campaign))
-    ]

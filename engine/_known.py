@@ -31,40 +31,43 @@ def reserve_known(state: CampaignState, reader: StoreReader, campaign: int) -> N
             arena.view.reserve(known.genome.fingerprint)
 
 
-def known_unit(
-    state: CampaignState, arena: Arena, reader: StoreReader, campaign: int
-) -> list[Entry]:
-    """Return a round that copies the best known evaluations into this campaign's log.
+def known_entries(state: CampaignState, reader: StoreReader, campaign: int) -> list[Entry]:
+    """Return rounds, one a workload, that copy the best known evaluations into this campaign.
 
     They are marked ``reused`` and count for no budget. Empty where nothing is known.
     """
     if campaign == 1:
         return []
-    best = sorted(
-        (
-            (known.evaluation.measurement.objective, known.genome.fingerprint, known)
-            for known in _earlier(arena, reader, campaign)
-            if known.evaluation.status is Status.OK
-            and known.evaluation.measurement is not None
-            and not known.evaluation.measurement.censored
-            and arena.spaces.get(known.genome.route) is not None
-            and arena.spaces[known.genome.route].contains(known.genome)
-        ),
-        key=lambda entry: entry[:2],
-    )[:_REUSED]
-    if not best:
-        return []
-    opened = Round(number=state.next_round, counts={})
-    evaluations = [
-        _reused(known, number=state.next_number + place, round_number=opened.number)
-        for place, (_, _, known) in enumerate(best)
-    ]
-    return [
-        opened,
-        *(evaluation.candidate for evaluation in evaluations),
+    entries: list[Entry] = []
+    number, round_number = state.next_number, state.next_round
+    for arena in state.arenas.values():
+        best = _best_known(arena, reader, campaign)
+        if not best:
+            continue
+        evaluations = [
+            _reused(known, number=number + place, round_number=round_number)
+            for place, known in enumerate(best)
+        ]
+        entries.append(Round(number=round_number, counts={}))
+        entries.extend(evaluation.candidate for evaluation in evaluations)
         # The first becomes the bar; the others, being no better, are working points.
-        *(Judged(evaluation=e, verdict=Verdict.ACCEPT) for e in evaluations),
-    ]
+        entries.extend(Judged(evaluation=e, verdict=Verdict.ACCEPT) for e in evaluations)
+        number, round_number = number + len(best), round_number + 1
+    return entries
+
+
+def _best_known(arena: Arena, reader: StoreReader, campaign: int) -> list[Known]:
+    """Return the best that earlier campaigns measured and this one may have, best first."""
+    ranked = sorted(
+        (known.evaluation.measurement.objective, known.genome.fingerprint, known)
+        for known in _earlier(arena, reader, campaign)
+        if known.evaluation.status is Status.OK
+        and known.evaluation.measurement is not None
+        and not known.evaluation.measurement.censored
+        and arena.spaces.get(known.genome.route) is not None
+        and arena.spaces[known.genome.route].contains(known.genome)
+    )
+    return [known for _, _, known in ranked[:_REUSED]]
 
 
 def _reused(known: Known, *, number: int, round_number: int) -> Evaluation:

@@ -25,7 +25,9 @@ from kernelarc.storage import (
     CampaignRow,
     CampaignSpec,
     Event,
+    StoreReader,
     StoreWriter,
+    open_reader,
     open_writer,
 )
 
@@ -113,10 +115,14 @@ def resume(
         MissingPartError: The device or toolchain is missing.
     """
     check_extension(budget, seconds)
+    if budget is None and seconds is None:
+        # A finished campaign is only read: that works on read-only media too.
+        with open_reader(store) as reader:
+            row = reader.campaign(campaign)
+            if _is_finished(reader, row.id):
+                return result_of(reader, row.id, store=store)
     with stop or StopRequest() as request, open_writer(store) as writer:
         row = writer.campaign(campaign)
-        if budget is None and seconds is None and _is_finished(writer, row.id):
-            return result_of(writer, row.id, store=store)
         settings = settings_of(row, store, seconds)
         ground = _ground(Target(device or device_for(settings), row.spec.problem), settings)
         running = _Running(ground, writer, observer or Observer(), request)
@@ -148,7 +154,12 @@ class _Running:
     def again(self, session: Session, row: CampaignRow, budget: int | None) -> CampaignResult:
         """Go on with a campaign where its log ends."""
         state = build_state(session, self.ground.settings)
-        fold(state, self.writer, row.id)
+        if not self.writer.events(row.id):
+            # It died between its row and its first entry.
+            facts = _facts(self.ground, state, session)
+            begin(state, self.writer, row.id, self.observer, facts)
+        else:
+            fold(state, self.writer, row.id)
         events = [Event(kind="resumed", payload={"unique": state.counts.unique}, unix_s=time())]
         if budget is not None:
             events.append(Event(kind="extended", payload={"budget": budget}, unix_s=time()))
@@ -263,8 +274,8 @@ def _facts(ground: Ground, state: CampaignState, session: Session) -> dict[str, 
     }
 
 
-def _is_finished(writer: StoreWriter, campaign: int) -> bool:
-    events = [e.kind for e in writer.events(campaign) if e.kind in _LIFECYCLE]
+def _is_finished(reader: StoreReader, campaign: int) -> bool:
+    events = [e.kind for e in reader.events(campaign) if e.kind in _LIFECYCLE]
     return bool(events) and events[-1] == "finished"
 
 
