@@ -27,7 +27,7 @@ SPAN_US = 300.0
 """Shorter kernels are launched so often in one span."""
 
 LEAST_SAMPLES, MOST_SAMPLES = 5, 15
-TIMING_S = 0.2
+TIMING_S = 0.15
 """About how long one candidate's samples may take together."""
 
 HOPELESS = 3.0
