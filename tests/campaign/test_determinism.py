@@ -92,7 +92,10 @@ def test_exhaustion_is_a_normal_end_and_finds_the_optimum(
     recorded_space: RecordedSpace, tmp_path: Path
 ) -> None:
     space = recorded_space()
-    done = run(CampaignSettings(target=str(space), store=str(tmp_path / "s.db"), budget=5000))
+    settings = CampaignSettings(
+        target=str(space), store=str(tmp_path / "s.db"), budget=5000, models=False
+    )
+    done = run(settings)
     assert (done.reason, done.exit_code) == ("exhausted", 0)
     assert done.evaluations.unique == 1200
     assert done.best is not None
