@@ -6,20 +6,24 @@
 - the machine: doctor, devices
 """
 
-from kernelarc.engine._crash_points import CRASH_POINTS
-from kernelarc.engine._devices import DeviceFacts, devices
-from kernelarc.engine._doctor import Part, doctor
-from kernelarc.engine._observer import Counts, IslandShare, Observer, Progress
-from kernelarc.engine._plan import Plan, plan
-from kernelarc.engine._rerun import rerun
-from kernelarc.engine._results import BestResult, CampaignResult, result_of, workloads_of
-from kernelarc.engine._run import artefacts_of, resume, run
-from kernelarc.engine._settings import CampaignSettings
-from kernelarc.engine._signals import StopRequest
-from kernelarc.engine._source import source_of
-from kernelarc.engine._status import status
-from kernelarc.engine._targets import resolve_target
-from kernelarc.engine._verify import Verified, VerifyResult, verify
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernelarc.engine._crash_points import CRASH_POINTS
+    from kernelarc.engine._devices import DeviceFacts, devices
+    from kernelarc.engine._doctor import Part, doctor
+    from kernelarc.engine._observer import Counts, IslandShare, Observer, Progress
+    from kernelarc.engine._plan import Plan, plan
+    from kernelarc.engine._rerun import rerun
+    from kernelarc.engine._results import BestResult, CampaignResult, result_of, workloads_of
+    from kernelarc.engine._run import artefacts_of, resume, run
+    from kernelarc.engine._settings import CampaignSettings
+    from kernelarc.engine._signals import StopRequest
+    from kernelarc.engine._source import source_of
+    from kernelarc.engine._status import status
+    from kernelarc.engine._targets import resolve_target
+    from kernelarc.engine._verify import Verified, VerifyResult, verify
 
 __all__ = [
     "CRASH_POINTS",
@@ -50,3 +54,28 @@ __all__ = [
     "verify",
     "workloads_of",
 ]
+
+# Imported on first use: the runtime and the command line's help must not wait for everything.
+_HOMES = {
+    "_crash_points": ("CRASH_POINTS",),
+    "_devices": ("DeviceFacts", "devices"),
+    "_doctor": ("Part", "doctor"),
+    "_observer": ("Counts", "IslandShare", "Observer", "Progress"),
+    "_plan": ("Plan", "plan"),
+    "_rerun": ("rerun",),
+    "_results": ("BestResult", "CampaignResult", "result_of", "workloads_of"),
+    "_run": ("artefacts_of", "resume", "run"),
+    "_settings": ("CampaignSettings",),
+    "_signals": ("StopRequest",),
+    "_source": ("source_of",),
+    "_status": ("status",),
+    "_targets": ("resolve_target",),
+    "_verify": ("Verified", "VerifyResult", "verify"),
+}
+_ELSEWHERE = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module 'kernelarc.engine' has no attribute {name!r}")
+    return getattr(import_module(f"kernelarc.engine.{_ELSEWHERE[name]}"), name)

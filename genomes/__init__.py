@@ -51,6 +51,7 @@ from kernelarc.genomes._strategy_rules import assign_strategies
 from kernelarc.genomes.routes._cublaslt import (
     LT_ATTRIBUTES,
     LT_ROUTE,
+    LT_TYPES,
     CublasLtSpace,
     LtAlgoDomain,
     LtDomain,
@@ -77,6 +78,7 @@ from kernelarc.genomes.routes._recognise import recognised_matmul
 __all__ = [
     "LT_ATTRIBUTES",
     "LT_ROUTE",
+    "LT_TYPES",
     "MATMUL",
     "Allele",
     "AllowedAlleles",

@@ -1,11 +1,13 @@
 """What is remembered: the append-only store, and the import and export of records.
 
-Open one: ``open_reader``, ``open_writer``. The contract: ``StoreReader``, ``StoreWriter``. What
-is appended, beside the records of ``kernelarc.genomes``: ``Round``, ``ContestRecord``, ``Event``
-(``Entry`` is any of them all). What is answered: ``CampaignRow`` with its ``CampaignSpec``,
-``Known``, ``Best``, ``Counts``, ``Share``. Written for other tools: ``export``, ``EXPORTERS``.
+Open one: ``open_reader``, ``open_writer``; call it in print, without a password: ``store_name``.
+The contract: ``StoreReader``, ``StoreWriter``. What is appended, beside the records of
+``kernelarc.genomes``: ``Round``, ``ContestRecord``, ``Event`` (``Entry`` is any of them all). What
+is answered: ``CampaignRow`` with its ``CampaignSpec``, ``Known``, ``Best``, ``Counts``, ``Share``.
+Written for other tools: ``export``, ``EXPORTERS``, ``paths_for``.
 """
 
+from kernelarc.storage._address import store_name
 from kernelarc.storage._contract import (
     Best,
     CampaignRow,
@@ -21,7 +23,7 @@ from kernelarc.storage._contract import (
     StoreWriter,
 )
 from kernelarc.storage._open import open_reader, open_writer
-from kernelarc.storage.exports import EXPORTERS, export
+from kernelarc.storage.exports import EXPORTERS, export, paths_for
 
 __all__ = [
     "EXPORTERS",
@@ -40,4 +42,6 @@ __all__ = [
     "export",
     "open_reader",
     "open_writer",
+    "paths_for",
+    "store_name",
 ]

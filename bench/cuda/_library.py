@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -306,3 +306,36 @@ class Matmul:
             workspace[1],
             stream,
         )
+
+    def launcher(
+        self, algorithm: Algorithm, workspace_bytes: int
+    ) -> Callable[[int, int, int, int, int, int], None]:
+        """Return a function that launches with as little work as possible.
+
+        It takes the addresses of A, B, residual (or output), output and scratch memory, and the
+        stream. What it needs stays alive with it; ``close`` must not be called before.
+        """
+        product, handle, desc = self.lt.matmul, self.handle, self._desc
+        first, second, out = self._first, self._second, self._out
+        alpha, beta = int(self._alphas[1.0].ctypes.data), int(self._beta.ctypes.data)
+        blob = int(algorithm.blob.ctypes.data)
+        kept = (self, algorithm)
+
+        def launch(  # noqa: PLR0917 - keywords cost time in every call
+            a: int, b: int, c: int, d: int, scratch: int, stream: int, _kept: object = kept
+        ) -> None:
+            product(
+                handle, desc, alpha, b, first, a, second, beta, c, out, d, out,
+                blob, scratch, workspace_bytes, stream,
+            )  # fmt: skip
+
+        return launch
+
+    def point(self, side: Side) -> None:
+        """Put other addresses into the description: they hold for the launches that follow."""
+        put = self.lt.matmul_desc_set_attribute
+        if self.job.bias:
+            setter(put, self._desc, _DESC["bias"], side.bias, np.int64)
+        if self.job.scaled:
+            setter(put, self._desc, _DESC["a_scale"], side.scale_b, np.int64)
+            setter(put, self._desc, _DESC["b_scale"], side.scale_a, np.int64)

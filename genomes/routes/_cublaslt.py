@@ -34,6 +34,19 @@ LT_ATTRIBUTES = (
 )
 """The nine attributes in the order of their numbers in the library's interface."""
 
+LT_TYPES = (
+    "int32",
+    "uint32",
+    "int32",
+    "uint32",
+    "uint32",
+    "uint32",
+    "uint32",
+    "uint16",
+    "uint16",
+)
+"""Their types: the size is all that the library checks when one is set."""
+
 REDUCTIONS = {"none": 0, "inplace": 1, "compute": 2, "output": 4}
 _REDUCTION_NAMES = {value: name for name, value in REDUCTIONS.items()}
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from kernelarc.genomes import InputError, nearest
 from kernelarc.storage._contract import StoreReader
 from kernelarc.storage.exports._c_header import c_header_files
+from kernelarc.storage.exports._cublaslt import cublaslt_files, npy_files
 from kernelarc.storage.exports._json import json_files
 from kernelarc.storage.exports._kernel_tuner_cache import kernel_tuner_cache_files
 from kernelarc.storage.exports._kernel_tuner_t4 import kernel_tuner_t4_files
@@ -27,6 +28,8 @@ EXPORTERS: Mapping[str, Exporter] = MappingProxyType(
         "kernel_tuner-cache": kernel_tuner_cache_files,
         "kernel_tuner-t4": kernel_tuner_t4_files,
         "optuna": optuna_files,
+        "cublaslt": cublaslt_files,
+        "npy": npy_files,
     }
 )
 

@@ -1,0 +1,285 @@
+"""Matrix products by an exported table: what a campaign found, in a program's own calls.
+
+A call is looked up by its shapes, types, layouts and aliasing; what was looked up is kept, so that
+a second call of the same kind only launches. See ``kernelarc.runtime``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelarc.bench.cuda import Algorithm, Matmul, Side, demand_parts, load_lt
+from kernelarc.engine._runtime_arrays import CupyKind, Kind, TorchKind, as_cupy
+from kernelarc.engine._runtime_jobs import Call, job_of, side_of
+from kernelarc.engine._runtime_table import Entry, TableFile, read_table
+from kernelarc.genomes import InputError, MatmulJob, MissingPartError
+
+_ALIGNMENT = 256
+_Launch = Callable[[int, int, int, int, int, int], None]
+
+
+class TableWarning(UserWarning):
+    """A table's entries cannot be used as they are: the library's own heuristic runs instead."""
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What a kind of call comes to.
+
+    Attributes:
+        launch: Takes addresses of A, B, residual (or output), output, scratch; and the stream.
+        scratch_bytes: What the algorithm needs.
+        shape: Of the output.
+        dtype: Of the output.
+        source: In words, where the algorithm came from.
+        device: Number of the GPU.
+        matmul: Whose description holds the addresses of bias and scales.
+        side: Those addresses; None where there are none.
+    """
+
+    launch: _Launch
+    scratch_bytes: int
+    shape: tuple[int, ...]
+    dtype: str
+    source: str
+    device: int
+    matmul: Matmul
+    side: Side | None
+
+
+class Table:
+    """An exported table, ready to multiply. Made by ``load``.
+
+    One table may be used from one thread at a time. Arrays must lie on the current device.
+
+    Args:
+        file: What was read.
+    """
+
+    def __init__(self, file: TableFile) -> None:
+        self._file = file
+        first = next(iter(file.entries.values())).job
+        self._tf32, self._fast_accum = first.tf32, first.fast_accum
+        self._lt: Any = None
+        self._handles: dict[int, int] = {}
+        self._cupy_kind: CupyKind | None = None
+        self._torch_kind: TorchKind | None = None
+        self._cupy_array: type | None = None
+        self._plans: dict[Hashable, _Plan] = {}
+        self._scratch: dict[tuple[int, int], tuple[Any, int]] = {}
+        self._warned = False
+
+    @property
+    def version(self) -> int:
+        """The version of cuBLASLt that the table was tuned for."""
+        return self._file.version
+
+    def __len__(self) -> int:
+        return len(self._file.entries)
+
+    def matmul(
+        self,
+        a: Any,
+        b: Any,
+        *,
+        out: Any = None,
+        residual: Any = None,
+        bias: Any = None,
+        activation: str = "none",
+        scale_a: Any = None,
+        scale_b: Any = None,
+    ) -> Any:
+        """Return ``activation(a @ b + residual + bias)`` on the stream that is current.
+
+        Args:
+            a: Shape (..., m, k), on a GPU. The last two axes of a factor may be exchanged by a
+                view, so a weight stored as (n, k) is given as ``weight.T``; no other gaps.
+            b: Shape (k, n), or (batch, k, n).
+            out: Shape (..., m, n), where the result goes; made if None.
+            residual: Shape of ``out``; the same array as ``out`` is added in place.
+            bias: Shape (n,).
+            activation: ``"none"``, ``"relu"`` or ``"gelu"``.
+            scale_a: For 8-bit factors: one float32 on the GPU.
+            scale_b: As ``scale_a``.
+
+        Raises:
+            InputError: Shapes, types or layouts do not fit, or the library has no way.
+            MissingPartError: CuPy or nvmath is not installed, or there is no GPU.
+        """
+        kind = self._kind(a)
+        if kind is None:
+            kind, a, b, out, residual, bias, scale_a, scale_b = self._wrapped(
+                (a, b, out, residual, bias, scale_a, scale_b)
+            )
+        key = kind, activation, bias is None, kind.keys(a, b, out, residual)
+        plan = self._plans.get(key)
+        if plan is None:
+            arrays = (a, b, out, residual, bias, scale_a, scale_b)
+            plan = self._plans[key] = self._plan(kind, Call(activation, *arrays))
+        if out is None:
+            out = kind.empty(a, plan.shape, plan.dtype)
+        if plan.side is not None:
+            self._point(plan, kind, bias, scale_a, scale_b)
+        address, stream = kind.address, kind.stream(a)
+        target = address(out)
+        added = target if residual is None or residual is out else address(residual)
+        scratch = self._scratch_for(plan, stream) if plan.scratch_bytes else 0
+        plan.launch(address(a), address(b), added, target, scratch, stream)
+        return out
+
+    def source(self, a: Any, b: Any, *, activation: str = "none", **more: Any) -> str:
+        """Say in words where the algorithm of such a call comes from; launches nothing.
+
+        Arguments and errors as for ``matmul``.
+        """
+        names = ("out", "residual", "bias", "scale_a", "scale_b")
+        arrays = (a, b, *(more.get(name) for name in names))
+        kind = self._kind(a)
+        if kind is None:
+            kind, *wrapped = self._wrapped(arrays)
+            arrays = tuple(wrapped)
+        return self._plan(kind, Call(activation, *arrays)).source
+
+    # Kinds of arrays
+
+    def _kind(self, array: Any) -> Kind | None:
+        """Return the kind of an array; None where it has to be wrapped."""
+        found = type(array)
+        if found is self._cupy_array:
+            return self._cupy_kind
+        if self._cupy_kind is None:
+            demand_parts()
+            self._cupy_kind = CupyKind()
+            self._cupy_array = self._cupy_kind.cupy.ndarray
+            return self._kind(array)
+        if found.__module__.partition(".")[0] == "torch":
+            if self._torch_kind is None:
+                self._torch_kind = TorchKind()
+            return self._torch_kind
+        return None
+
+    def _wrapped(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Wrap foreign arrays; what was one array stays one, so that aliasing is seen."""
+        assert self._cupy_kind is not None
+        views: dict[int, Any] = {}
+        for array in arrays:
+            if array is not None and id(array) not in views:
+                views[id(array)] = as_cupy(array)
+        return self._cupy_kind, *(None if x is None else views[id(x)] for x in arrays)
+
+    # Plans
+
+    def _plan(self, kind: Kind, call: Call) -> _Plan:
+        job, shape = job_of(
+            kind, call, tf32=self._tf32, fast_accum=self._fast_accum,
+            workspace_bytes=self._file.workspace_bytes, known=self._known,
+        )  # fmt: skip
+        side = side_of(kind, call, job)
+        device = kind.layout(call.a).device
+        lt, handle = self._library(device)
+        matmul = Matmul(lt, handle, job, side or Side())
+        algorithm, source = self._algorithm(matmul, job)
+        return _Plan(
+            launch=matmul.launcher(algorithm, algorithm.workspace_bytes),
+            scratch_bytes=algorithm.workspace_bytes,
+            shape=shape,
+            dtype=job.out_dtype,
+            source=source,
+            device=device,
+            matmul=matmul,
+            side=side,
+        )
+
+    def _known(self, job: MatmulJob) -> bool:
+        return self._file.find(job) is not None
+
+    def _library(self, device: int) -> tuple[Any, int]:
+        assert self._cupy_kind is not None
+        runtime = self._cupy_kind.cupy.cuda.runtime
+        if (current := int(runtime.getDevice())) != device:
+            raise InputError(f"the arrays lie on GPU {device}, but the current device is {current}")
+        if self._lt is None:
+            self._lt = load_lt()
+        if device not in self._handles:
+            try:
+                self._handles[device] = int(self._lt.create())
+            except Exception as error:
+                line = str(error).splitlines()[0]
+                raise MissingPartError(f"cuBLASLt cannot be used on this GPU: {line}") from None
+        return self._lt, self._handles[device]
+
+    def _algorithm(self, matmul: Matmul, job: MatmulJob) -> tuple[Algorithm, str]:
+        """Return the entry's algorithm where it can be used, else the library's first heuristic."""
+        entry = self._file.find(job)
+        if entry is not None and entry.row is not None:
+            found = self._from_entry(matmul, entry, entry.row)
+            if found is not None:
+                return found, f"entry {entry.label}"
+        why = "no entry" if entry is None else f"entry {entry.label}: {entry.why}"
+        for row in matmul.heuristics(self._file.workspace_bytes):
+            algorithm = matmul.algorithm(row)
+            if algorithm is not None:
+                return algorithm, f"heuristic ({why})"
+        raise InputError(
+            f"cuBLASLt has no way for {job.dtype} {job.layout} M={job.m} N={job.n} K={job.k}"
+        )
+
+    def _from_entry(self, matmul: Matmul, entry: Entry, row: tuple[int, ...]) -> Algorithm | None:
+        version = int(matmul.lt.get_version())
+        if version != self._file.version:
+            self._warn(f"tuned for cuBLASLt {self._file.version}, but {version} is loaded")
+            return None
+        algorithm = matmul.algorithm(row)
+        if algorithm is None:
+            self._warn(f"cuBLASLt refuses the algorithm of entry {entry.label}")
+        elif algorithm.blob.tobytes() != entry.blob:
+            self._warn(f"attributes and blob of entry {entry.label} are not one algorithm")
+            return None
+        return algorithm
+
+    def _warn(self, what: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{self._file.path}: {what}: the library's first heuristic runs instead",
+                TableWarning,
+                stacklevel=6,
+            )
+
+    # What belongs to a call
+
+    def _point(self, plan: _Plan, kind: Kind, bias: Any, scale_a: Any, scale_b: Any) -> None:
+        side = Side(
+            bias=0 if bias is None else kind.address(bias),
+            scale_a=0 if scale_a is None else kind.address(scale_a),
+            scale_b=0 if scale_b is None else kind.address(scale_b),
+        )
+        if side != plan.side:
+            plan.matmul.point(side)
+            plan.side = side
+
+    def _scratch_for(self, plan: _Plan, stream: int) -> int:
+        """Return scratch memory of a stream: two streams never share any."""
+        held = self._scratch.get((plan.device, stream))
+        if held is None:
+            assert self._cupy_kind is not None
+            size = max(self._file.workspace_bytes, plan.scratch_bytes) + _ALIGNMENT
+            memory = self._cupy_kind.cupy.cuda.alloc(size)
+            start = int(memory.ptr)
+            held = self._scratch[plan.device, stream] = memory, start + (-start) % _ALIGNMENT
+        return held[1]
+
+
+def load(path: str | Path) -> Table:
+    """Read a table that ``kernelarc export --format cublaslt`` wrote.
+
+    Needs no GPU: the library is loaded with the first product.
+
+    Raises:
+        InputError: The file is missing, truncated, or says what no library can take.
+    """
+    return Table(read_table(Path(path)))
