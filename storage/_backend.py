@@ -6,13 +6,12 @@ import contextlib
 import struct
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from sqlalchemy import Connection, Engine, Table, event
 from sqlalchemy.exc import DBAPIError
 
 from kernelarc.genomes import InputError, KernelarcError
-from kernelarc.storage._faults import SALVAGE
 
 _UNDECODABLE = (ValueError, LookupError, TypeError, struct.error)
 
@@ -23,9 +22,13 @@ class Backend(ABC):
     Attributes:
         name: How messages call the store: its path or URL (without a password).
         engine: SQLAlchemy's engine with exactly one connection.
+        snapshot: The statement that begins a consistent read.
+        salvage: What a person can do about damage.
     """
 
     name: str
+    snapshot = "BEGIN"
+    salvage: str
 
     def __init__(self, name: str, engine: Engine) -> None:
         self.name = name
@@ -60,11 +63,12 @@ class Backend(ABC):
             InputError: The store cannot be read, or holds what no writer of ours wrote.
         """
         try:
-            with self._transaction("BEGIN", self.reading_fault) as connection:
+            with self._transaction(self.snapshot, self.reading_fault) as connection:
                 yield connection
         except _UNDECODABLE as error:
             raise InputError(
-                f"store {self.name}: damaged, it holds what cannot be read ({error}): {SALVAGE}"
+                f"store {self.name}: damaged, it holds what cannot be read ({error}): "
+                f"{self.salvage}"
             ) from error
 
     @abstractmethod
@@ -72,12 +76,28 @@ class Backend(ABC):
         """Open a transaction that writes: committed on leaving, or nothing of it is."""
 
     @abstractmethod
-    def reading_fault(self, error: BaseException) -> InputError:
+    def reading_fault(self, error: BaseException) -> KernelarcError:
         """Explain an error met while reading."""
 
     @abstractmethod
-    def take_keys(self, connection: Connection, table: Table, n: int) -> int:
-        """Reserve ``n`` consecutive internal ids of a table and return the first."""
+    def take_keys(self, connection: Connection, table: Table, n: int) -> Sequence[int]:
+        """Reserve ``n`` internal ids of a table, growing; nobody else is given one of them."""
+
+    @abstractmethod
+    def take_turn(self, connection: Connection) -> None:
+        """Wait until no other writer adds a campaign or what campaigns share, until the end.
+
+        Genomes are shared too, but too many of them are added for turns: whoever adds one that
+        another writer is just adding finds it there.
+        """
+
+    @abstractmethod
+    def claim(self, connection: Connection, campaign: int) -> None:
+        """Become the campaign's one writer, until the backend is closed.
+
+        Raises:
+            InputError: Another one has it; the message says who.
+        """
 
     @abstractmethod
     def size_bytes(self) -> int:

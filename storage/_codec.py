@@ -33,6 +33,16 @@ _VERDICT = {verdict.value: verdict for verdict in Verdict}
 _GENOMES_KEPT = 8192
 
 
+def _alleles(text: str, what: str) -> dict[str, Allele]:
+    """Parse alleles long after their row was read: damage shows only now."""
+    try:
+        return alleles_from(text)
+    except (ValueError, TypeError, InputError) as error:
+        raise InputError(
+            f"store: damaged, {what} cannot be read ({error}): restore a copy"
+        ) from error
+
+
 class StoredGenome(Genome):
     """A genome from the store: its alleles are parsed when they are first looked at.
 
@@ -50,7 +60,7 @@ class StoredGenome(Genome):
     def __getattr__(self, name: str) -> dict[str, Allele]:
         if name != "_alleles":
             raise AttributeError(name)
-        self._alleles = alleles_from(self.canonical)
+        self._alleles = _alleles(self.canonical, f"the genome {self.fingerprint}")
         return self._alleles
 
 
@@ -65,7 +75,7 @@ class StoredProperties(Mapping[str, Allele]):
 
     def _read(self) -> dict[str, Allele]:
         if self._parsed is None:
-            self._parsed = alleles_from(self._text)
+            self._parsed = _alleles(self._text, "an evaluation's properties")
         return self._parsed
 
     def __getitem__(self, name: str) -> Allele:
@@ -158,7 +168,7 @@ def evaluation_row(judged: Judged) -> Values:
         **_measurement_part(e.measurement),
         "failure": e.failure,
         # Compilers print bytes that are no text; what stands for them must not stop the store.
-        "message": e.message.encode("utf-8", "replace").decode() or None,
+        "message": e.message.encode("utf-8", "replace").decode().replace("\0", "?") or None,
         "properties": dump(dict(e.properties)) if e.properties else None,
     }
 

@@ -322,6 +322,17 @@ class StoreWriter(StoreReader):
         """Add a campaign and its operator, workloads and environment; return its id."""
 
     @abstractmethod
+    def claim(self, campaign: int) -> None:
+        """Become the campaign's one writer before its log is read, so that nobody adds to it.
+
+        Whoever begins a campaign or appends to it has claimed it already.
+
+        Raises:
+            InputError: Another process writes it (PostgreSQL; the message says which), or there
+                is no such campaign.
+        """
+
+    @abstractmethod
     def append(
         self, campaign: int, entries: Sequence[Entry], *, allow_repeats: bool = False
     ) -> int:

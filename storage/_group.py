@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,14 +54,19 @@ class Group:
     Attributes:
         rows: What to insert. Genome ids are still missing in the rows of candidates.
         genomes: By fingerprint, the genomes that these rows need.
+
+    Args:
+        keys: Internal ids for candidates, at least as many as there are among the entries.
     """
 
-    def __init__(self, tail: Tail, stored: Stored, first_key: int, allow_repeats: bool) -> None:
+    def __init__(
+        self, tail: Tail, stored: Stored, keys: Iterable[int], allow_repeats: bool
+    ) -> None:
         self.rows: dict[str, list[Values]] = {}
         self.genomes: dict[str, Genome] = {}
         self._tail = tail
         self._stored = stored
-        self._key = first_key
+        self._keys = iter(keys)
         self._allow_repeats = allow_repeats
         self._position = tail.position
         self._candidate = tail.candidate
@@ -122,13 +127,13 @@ class Group:
             if self._repeats(f"candidate {number}", entry, found):
                 return
         self._candidate = max(self._candidate, number)
-        self._asked[number] = (self._key, entry)
+        key = next(self._keys)
+        self._asked[number] = (key, entry)
         values = candidate_row(entry)
-        values["id"] = self._key
+        values["id"] = key
         values["workload_id"] = self._workload(entry.workload)
         values["genome_id"] = entry.genome.fingerprint
         self.genomes[entry.genome.fingerprint] = entry.genome
-        self._key += 1
         self._put("candidate", values)
 
     def _workload(self, fingerprint: str) -> int:

@@ -36,10 +36,14 @@ class Blob(LargeBinary):
         return None
 
 
+# Texts are ordered by their bytes, as SQLite does: an order must not depend on a server's locale.
+_WORDS = Text().with_variant(Text(collation="C"), "postgresql")
+
+
 class Base(DeclarativeBase):
     """Base of every table; its metadata is the schema."""
 
-    type_annotation_map = {str: Text, float: Float(53), bytes: Blob, int: _WIDE}  # noqa: RUF012
+    type_annotation_map = {str: _WORDS, float: Float(53), bytes: Blob, int: _WIDE}  # noqa: RUF012
 
 
 class OperatorRow(Base):

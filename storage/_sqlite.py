@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +17,13 @@ from sqlalchemy import Connection, StaticPool, Table, create_engine, func, selec
 
 from kernelarc.genomes import InputError
 from kernelarc.storage._backend import Backend
-from kernelarc.storage._faults import SQLITE_ERRORS, code_of, reading_fault, writing_fault
+from kernelarc.storage._faults import (
+    SALVAGE,
+    SQLITE_ERRORS,
+    code_of,
+    reading_fault,
+    writing_fault,
+)
 from kernelarc.storage._lock import WriterLock
 from kernelarc.storage._schema import SCHEMA_VERSION
 from kernelarc.storage._sqlite_files import (
@@ -38,6 +45,8 @@ _CANNOT_WRITE_BESIDE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 class SqliteBackend(Backend):
     """A store in one SQLite file, opened for reading."""
 
+    salvage = SALVAGE
+
     def __init__(self, shown: Path, file: Path, connection: sqlite3.Connection) -> None:
         engine = create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
         super().__init__(str(shown), engine)
@@ -50,14 +59,20 @@ class SqliteBackend(Backend):
     def reading_fault(self, error: BaseException) -> InputError:
         return reading_fault(self.name, error)
 
-    def take_keys(self, connection: Connection, table: Table, n: int) -> int:
+    def take_keys(self, connection: Connection, table: Table, n: int) -> Sequence[int]:
         # The only writer may count by itself. A group that fails leaves a gap, which is harmless.
         if table.name not in self._keys:
             last = connection.execute(select(func.max(table.c.id))).scalar()
             self._keys[table.name] = (last or 0) + 1
         first = self._keys[table.name]
         self._keys[table.name] = first + n
-        return first
+        return range(first, first + n)
+
+    def take_turn(self, connection: Connection) -> None:
+        """Nothing to wait for: the file has one writer."""
+
+    def claim(self, connection: Connection, campaign: int) -> None:
+        """Nothing to claim: the one writer of the file is the writer of all its campaigns."""
 
     def size_bytes(self) -> int:
         files = (self.file, beside(self.file, "-wal"))

@@ -36,6 +36,8 @@ load = json.loads
 def alleles_from(text: str) -> dict[str, Allele]:
     """Read a mapping of alleles back."""
     parsed: dict[str, Any] = load(text)
+    if type(parsed) is not dict:
+        raise ValueError(f"{text[:40]!r} is no mapping")
     if "[" in text:  # arrays become tuples; without one there is nothing to convert
         return {name: allele_from_json(value) for name, value in parsed.items()}
     return parsed

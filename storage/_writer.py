@@ -58,6 +58,7 @@ class SqlWriter(SqlReader, StoreWriter):
             raise InputError(f"the campaign's settings cannot be stored: {error}") from error
 
     def _begin(self, connection: Connection, spec: CampaignSpec, environment: Environment) -> int:
+        self._backend.take_turn(connection)
         keys = [self._workload(connection, workload) for workload in spec.problem.workloads]
         values = {
             "created_unix_s": time.time(),
@@ -73,10 +74,11 @@ class SqlWriter(SqlReader, StoreWriter):
         for place, key in enumerate(keys):
             row = {"campaign_id": campaign, "place": place, "workload_id": key}
             self._insert(connection, "campaign_workload", row)
+        self._backend.claim(connection, campaign)
         return campaign
 
     def _insert(self, connection: Connection, name: str, values: Values) -> int:
-        key = self._backend.take_keys(connection, q.TABLES[name], 1)
+        (key,) = self._backend.take_keys(connection, q.TABLES[name], 1)
         connection.execute(_INSERT[name], {"id": key, **values})
         return key
 
@@ -115,10 +117,15 @@ class SqlWriter(SqlReader, StoreWriter):
 
     def environment(self, environment: Environment) -> None:
         with self._backend.writing() as connection:
+            self._backend.take_turn(connection)
             key = self._place(connection, environment)
         self._environment = key
         for tail in self._tails.values():
             tail.environment = key
+
+    def claim(self, campaign: int) -> None:
+        with self._backend.writing() as connection:
+            self._tail(connection, campaign)
 
     def append(
         self, campaign: int, entries: Sequence[Entry], *, allow_repeats: bool = False
@@ -139,8 +146,8 @@ class SqlWriter(SqlReader, StoreWriter):
         self, connection: Connection, tail: Tail, entries: Sequence[Entry], allow_repeats: bool
     ) -> Group:
         asked = sum(type(entry) is Candidate for entry in entries)
-        first = self._backend.take_keys(connection, q.TABLES["candidate"], asked)
-        group = Group(tail, _StoredRows(connection, tail), first, allow_repeats)
+        keys = self._backend.take_keys(connection, q.TABLES["candidate"], asked)
+        group = Group(tail, _StoredRows(connection, tail), keys, allow_repeats)
         group.add(entries)
         return group
 
@@ -157,27 +164,30 @@ class SqlWriter(SqlReader, StoreWriter):
             _insert_many(connection, name, rows)
 
     def _number(self, connection: Connection, table: Table, rows: list[Values]) -> None:
-        first = self._backend.take_keys(connection, table, len(rows))
-        for key, row in enumerate(rows, first):
+        keys = self._backend.take_keys(connection, table, len(rows))
+        for key, row in zip(keys, rows, strict=True):
             row["id"] = key
 
     def _genomes(self, connection: Connection, genomes: Mapping[str, Genome]) -> dict[str, int]:
         """Return the id of every genome, adding those that the store does not hold."""
         if not genomes:
             return {}
-        found = connection.execute(_GENOME_IDS, {"fingerprints": list(genomes)})
-        keys = {row[0]: row[1] for row in found}
-        new = [genome for fingerprint, genome in genomes.items() if fingerprint not in keys]
+        found = _genome_ids(connection, list(genomes))
+        # In one order whoever adds them, so that no two writers wait for one another.
+        new = sorted(fingerprint for fingerprint in genomes if fingerprint not in found)
         if new:
-            first = self._backend.take_keys(connection, q.TABLES["genome"], len(new))
-            rows = [genome_row(genome, key) for key, genome in enumerate(new, first)]
-            _insert_many(connection, "genome", rows)
-            keys.update((row["fingerprint"], row["id"]) for row in rows)
-        return keys
+            keys = self._backend.take_keys(connection, q.TABLES["genome"], len(new))
+            rows = [genome_row(genomes[name], key) for name, key in zip(new, keys, strict=True)]
+            if _insert_many(connection, "genome", rows, " ON CONFLICT DO NOTHING") == len(rows):
+                found.update((row["fingerprint"], row["id"]) for row in rows)
+            else:  # another campaign's writer was faster with some of them
+                found.update(_genome_ids(connection, new))
+        return found
 
     def _tail(self, connection: Connection, campaign: int) -> Tail:
         if campaign not in self._tails:
             pick_campaign(connection, self._backend.name, campaign)
+            self._backend.claim(connection, campaign)
             self._tails[campaign] = _read_tail(connection, campaign, self._environment)
         return self._tails[campaign]
 
@@ -215,10 +225,16 @@ class _StoredRows(Stored):
         return self._decoder.judged(candidate, row[q.WIDTH :])
 
 
-def _insert_many(connection: Connection, name: str, rows: list[Values]) -> None:
+def _genome_ids(connection: Connection, fingerprints: list[str]) -> dict[str, int]:
+    found = connection.execute(_GENOME_IDS, {"fingerprints": fingerprints})
+    return {row[0]: row[1] for row in found}
+
+
+def _insert_many(connection: Connection, name: str, rows: list[Values], more: str = "") -> int:
     """Insert rows that name every column: compiled once, then prepared by the driver.
 
-    Binding row by row in Python would cost as much as SQLite itself.
+    Binding row by row in Python would cost as much as SQLite itself. Returns how many there are
+    of them now: ``more`` may say to pass over some.
     """
     dialect = connection.dialect
     known = _COMPILED.get((dialect.name, name))
@@ -229,7 +245,8 @@ def _insert_many(connection: Connection, name: str, rows: list[Values]) -> None:
         known = str(compiled), itemgetter(*order) if order is not None else None
         _COMPILED[dialect.name, name] = known
     text, ordered = known
-    connection.exec_driver_sql(text, rows if ordered is None else [ordered(row) for row in rows])
+    values = rows if ordered is None else [ordered(row) for row in rows]
+    return connection.exec_driver_sql(text + more, values).rowcount
 
 
 def _highest(connection: Connection, name: str, campaign: int) -> int:
