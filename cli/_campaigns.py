@@ -11,7 +11,7 @@ from kernelarc.cli._arguments import AS_JSON, STORE
 from kernelarc.cli._stores import reading
 from kernelarc.cli._text import print_json, table
 from kernelarc.engine import result_of
-from kernelarc.storage import CampaignRow, StoreReader
+from kernelarc.storage import CampaignRow, StoreReader, store_name
 
 
 @click.command("campaigns")
@@ -25,7 +25,7 @@ def command(store: str, as_json: bool) -> None:
     with reading(store) as reader:
         found = [_json(reader, row, store) for row in reader.campaigns()]
     if as_json:
-        print_json({"schema": 1, "store": store, "campaigns": found})
+        print_json({"schema": 1, "store": store_name(store), "campaigns": found})
         return
     rows = [
         (

@@ -8,6 +8,7 @@ from kernelarc.cli._arguments import AS_JSON, CAMPAIGN, STORE
 from kernelarc.cli._lessons import gather, lesson_text
 from kernelarc.cli._stores import chosen, reading, workload_labels
 from kernelarc.cli._text import print_json
+from kernelarc.storage import store_name
 
 
 @click.command("conclusions")
@@ -29,7 +30,7 @@ def command(store: str, campaign: int | None, as_json: bool) -> None:
     if as_json:
         parts = {"wins": lessons.wins, "traps": lessons.traps, "retracted": lessons.retracted}
         found = {name: [lesson.to_json() for lesson in part] for name, part in parts.items()}
-        print_json({"schema": 1, "store": store, **found})
+        print_json({"schema": 1, "store": store_name(store), **found})
         return
     labels: dict[str, str] = {}
     for row in rows:

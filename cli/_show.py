@@ -12,7 +12,7 @@ from kernelarc.cli._stores import reading, workload_labels
 from kernelarc.cli._text import allele, count, interval, number, print_json, table
 from kernelarc.engine import rerun, source_of
 from kernelarc.genomes import Conclusion, Evaluation, Genome, InputError, Judged
-from kernelarc.storage import ContestRecord, StoreReader
+from kernelarc.storage import ContestRecord, StoreReader, store_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ def command(store: str, fingerprint: str, *, again: bool, only_source: bool, as_
         return
     measured = rerun(store, evidence.genome.fingerprint) if again else []
     if as_json:
-        print_json({"schema": 1, "store": store, **_json(evidence, measured)})
+        print_json({"schema": 1, "store": store_name(store), **_json(evidence, measured)})
     else:
         click.echo(_text(evidence, measured))
 

@@ -28,7 +28,9 @@ def command(store: str, as_json: bool) -> None:
         print_json(found)
         return
     sections = [_section(campaign) for campaign in found["campaigns"]]
-    size = f"{store}: {count(len(sections), 'campaign')}, {found['size_bytes'] / 1e6:.1f} MB"
+    size = (
+        f"{found['store']}: {count(len(sections), 'campaign')}, {found['size_bytes'] / 1e6:.1f} MB"
+    )
     click.echo("\n\n".join([size, *sections]))
 
 

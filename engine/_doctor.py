@@ -211,7 +211,7 @@ def _gpu_lock(number: int) -> Part:
 def _optional_packages() -> list[Part]:
     return [
         _package("triton", f"the Triton route, {_LATER}", "kernelarc[triton]"),
-        _package("psycopg", f"a PostgreSQL store, {_LATER}", "kernelarc[distributed]"),
+        _package("psycopg", "a PostgreSQL store, for several hosts", "kernelarc[distributed]"),
     ]
 
 

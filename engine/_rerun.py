@@ -8,7 +8,7 @@ from kernelarc.bench import Device
 from kernelarc.engine._run import artefacts_of, settings_of
 from kernelarc.engine._targets import device_for
 from kernelarc.genomes import Evaluation, InputError
-from kernelarc.storage import open_reader
+from kernelarc.storage import open_reader, store_name
 
 
 def rerun(
@@ -34,7 +34,9 @@ def rerun(
             if campaign in {None, number}
         ]
         if not found:
-            raise InputError(f"campaign {campaign} of {store} evaluated no genome {fingerprint!r}")
+            raise InputError(
+                f"campaign {campaign} of {store_name(store)} evaluated no genome {fingerprint!r}"
+            )
         newest = max(number for number, _ in found)
         row = reader.campaign(newest)
     candidates = {c.workload: c for number, c in found if number == newest}

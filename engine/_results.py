@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kernelarc.genomes import Allele, Estimate, Verdict, Workload
-from kernelarc.storage import Best, CampaignRow, Counts, Event, StoreReader
+from kernelarc.storage import Best, CampaignRow, Counts, Event, StoreReader, store_name
 
 _EXIT_CODES = {"finished": 0, "interrupted": 3, "stopped": 3}
 
@@ -113,7 +113,7 @@ def nothing_to_search(why: str, *, store: str) -> CampaignResult:
         evaluations=Counts(),
         bests=(),
         seconds=0.0,
-        store=store,
+        store=store_name(store),
         remarks=(why,),
     )
 
@@ -136,7 +136,7 @@ def result_of(reader: StoreReader, campaign: int | None, *, store: str) -> Campa
         evaluations=counts,
         bests=bests,
         seconds=round(sum(float(e.payload.get("process_seconds", 0)) for e in events), 3),
-        store=store,
+        store=store_name(store),
         remarks=_remarks(counts, bests, reason),
     )
 

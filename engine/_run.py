@@ -29,12 +29,14 @@ from kernelarc.storage import (
     StoreWriter,
     open_reader,
     open_writer,
+    store_name,
 )
 
 
 def artefacts_of(store: str) -> Path:
-    """Return the folder for build products that lies beside a store."""
-    return Path(f"{store}-artefacts") if "://" not in store else Path("kernelarc-artefacts")
+    """Return the folder for build products: beside a file, for a server's store in this folder."""
+    file = store.removeprefix("sqlite:///")
+    return Path("kernelarc-artefacts" if "://" in file else f"{file}-artefacts")
 
 
 def run(
@@ -123,6 +125,7 @@ def resume(
                 return result_of(reader, row.id, store=store)
     with stop or StopRequest() as request, open_writer(store) as writer:
         row = writer.campaign(campaign)
+        writer.claim(row.id)
         settings = settings_of(row, store, seconds)
         ground = _ground(Target(device or device_for(settings), row.spec.problem), settings)
         running = _Running(ground, writer, observer or Observer(), request)
@@ -188,7 +191,7 @@ class _Running:
     def _drive(self, campaign: int, session: Session, state: CampaignState) -> CampaignResult:
         store = self.ground.settings.store
         facts = _facts(self.ground, state, session)
-        self.observer.on_start({"campaign_id": campaign, "store": store, **facts})
+        self.observer.on_start({"campaign_id": campaign, "store": store_name(store), **facts})
         try:
             driven = Campaign(self.ground, self.writer, campaign, self.observer)
             driven.run(session, state, self.request)

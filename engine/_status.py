@@ -7,7 +7,7 @@ from typing import Any
 
 from kernelarc.engine._results import result_of
 from kernelarc.genomes import ConclusionKind
-from kernelarc.storage import CampaignRow, StoreReader
+from kernelarc.storage import CampaignRow, StoreReader, store_name
 
 
 def status(reader: StoreReader, *, store: str) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def status(reader: StoreReader, *, store: str) -> dict[str, Any]:
     """
     return {
         "schema": 1,
-        "store": store,
+        "store": store_name(store),
         "size_bytes": reader.size_bytes(),
         "campaigns": [_campaign(reader, row, store) for row in reader.campaigns()],
     }

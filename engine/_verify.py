@@ -14,7 +14,15 @@ from kernelarc.engine._results import workloads_of
 from kernelarc.engine._run import artefacts_of, settings_of
 from kernelarc.engine._targets import device_for
 from kernelarc.genomes import Contest, Estimate, NothingValidError
-from kernelarc.storage import Best, CampaignRow, ContestRecord, Event, StoreWriter, open_writer
+from kernelarc.storage import (
+    Best,
+    CampaignRow,
+    ContestRecord,
+    Event,
+    StoreWriter,
+    open_writer,
+    store_name,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +109,10 @@ def verify(
         row = writer.campaign(campaign)
         bests = writer.bests(row.id)
         if not bests:
-            raise NothingValidError(f"campaign {row.id} of {store} has no valid genome to verify")
+            raise NothingValidError(
+                f"campaign {row.id} of {store_name(store)} has no valid genome to verify"
+            )
+        writer.claim(row.id)
         settings = settings_of(row, store, None)
         opened = (device or device_for(settings)).open(
             row.spec.problem, seed=settings.seed + 1, artefacts=artefacts_of(store)
@@ -116,7 +127,7 @@ def verify(
             again = _Again(session, writer, row, rounds, purpose)
             verified = [again.verify(best) for best in bests]
     return VerifyResult(
-        campaign_id=row.id, store=store, environment_changed=changed, verified=verified
+        campaign_id=row.id, store=store_name(store), environment_changed=changed, verified=verified
     )
 
 
