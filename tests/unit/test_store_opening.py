@@ -125,7 +125,7 @@ def test_a_store_in_a_missing_folder_names_the_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["mysql://host/db", "http://x/y"])
 def test_other_urls_are_refused(where: str) -> None:
-    with pytest.raises(InputError, match="supports only SQLite files"):
+    with pytest.raises(InputError, match=r"a store is a SQLite file .*or a PostgreSQL database"):
         open_reader(where)
 
 
@@ -224,6 +224,33 @@ def test_whatever_byte_is_wrong_no_more_than_one_line_is_said(tmp_path: Path) ->
             assert f"store {broken}: damaged" in str(error)
             said += 1
     assert said > 20
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "words"),
+    [
+        ("genome", "canonical", "the genome [0-9a-f]+ cannot be read"),
+        ("evaluation", "properties", "an evaluation's properties cannot be read"),
+    ],
+)
+@pytest.mark.parametrize("damaged", ["{", "[]", '{"block": [null]}'])
+def test_alleles_that_are_damaged_are_said_when_they_are_looked_at(
+    tmp_path: Path, table: str, column: str, words: str, damaged: str
+) -> None:
+    """They are parsed late, long after the row was read without a complaint."""
+    path = _made(tmp_path / "kernelarc.db")
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute(f"DROP TRIGGER {table}_no_update")
+        other.execute(f"UPDATE {table} SET {column} = ?", [damaged])
+        other.commit()
+    with open_reader(path) as reader:
+        stored = next(iter(reader.evaluations(1))).evaluation
+        with pytest.raises(InputError, match=f"store: damaged, {words}") as caught:
+            if table == "genome":
+                stored.candidate.genome.alleles()
+            else:
+                dict(stored.properties)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_truncated_store_is_said(tmp_path: Path) -> None:
