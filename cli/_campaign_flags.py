@@ -14,7 +14,7 @@ def _switch(name: str, text: str) -> Callable[..., Any]:
     return click.option(f"--{name}/--no-{name}", default=None, help=text)
 
 
-_FLAGS = (
+_TARGET_FLAGS = (
     click.option(
         "--device", metavar="D", help="cpu, cuda:N or replay (default: what the target needs)."
     ),
@@ -27,6 +27,14 @@ _FLAGS = (
     ),
     click.option("--option", multiple=True, metavar="NAME=VALUE", help="An operator's option."),
     click.option("--pin", multiple=True, metavar="GENE=VALUE", help="Hold a gene at one allele."),
+)
+
+_SEED = click.option(
+    "--seed", type=int, metavar="N", help="Root of every random stream (default: 0)."
+)
+
+_FLAGS = (
+    *_TARGET_FLAGS,
     click.option(
         "--seed-genome", multiple=True, metavar="FILE", help="A JSON genome that is tried first."
     ),
@@ -37,7 +45,7 @@ _FLAGS = (
     click.option(
         "--target-speedup", type=float, metavar="X", help="Stop at this confirmed speed-up."
     ),
-    click.option("--seed", type=int, metavar="N", help="Root of every random stream (default: 0)."),
+    _SEED,
     click.option("--islands", metavar="A,B", help="The islands that take part (default: all)."),
     click.option("--without", metavar="A,B", help="Islands that do not take part."),
     click.option("--store", metavar="FILE|URL", help="Where to remember (default: kernelarc.db)."),
@@ -84,6 +92,13 @@ _TABLES = ("set", "option", "pin", "strategy")
 def campaign_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command every campaign flag, in the order of the table above."""
     for flag in reversed(_FLAGS):
+        command = flag(command)
+    return command
+
+
+def target_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the flags that say what is measured, and the seed."""
+    for flag in (_SEED, *reversed(_TARGET_FLAGS)):
         command = flag(command)
     return command
 

@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "conclusions": "Say what the islands learned: wins, traps, retractions.",
         "campaigns": "List the campaigns of a store.",
         "export": "Write a campaign's result or record in another format.",
+        "record": "Measure a space and write it as a file that replays it.",
         "verify": "Measure the bests again, beside the baseline, in a fresh worker.",
         "operators": "List the operators that can be searched for.",
         "devices": "List the devices that candidates can be judged on.",

@@ -4,6 +4,7 @@
 - what comes of it: CampaignResult, BestResult, VerifyResult, Plan, result_of, status
 - who watches: Observer, Progress, Counts, IslandShare
 - the machine: doctor, devices
+- spaces for replay: record, RecordResult, Recorded
 """
 
 from importlib import import_module
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from kernelarc.engine._doctor import Part, doctor
     from kernelarc.engine._observer import Counts, IslandShare, Observer, Progress
     from kernelarc.engine._plan import Plan, plan
+    from kernelarc.engine._record import CHECK, MEASURE, Recorded, RecordResult, record
     from kernelarc.engine._rerun import rerun
     from kernelarc.engine._results import BestResult, CampaignResult, result_of, workloads_of
     from kernelarc.engine._run import artefacts_of, resume, run
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     from kernelarc.engine._verify import Verified, VerifyResult, verify
 
 __all__ = [
+    "CHECK",
     "CRASH_POINTS",
+    "MEASURE",
     "BestResult",
     "CampaignResult",
     "CampaignSettings",
@@ -37,6 +41,8 @@ __all__ = [
     "Part",
     "Plan",
     "Progress",
+    "RecordResult",
+    "Recorded",
     "StopRequest",
     "Verified",
     "VerifyResult",
@@ -44,6 +50,7 @@ __all__ = [
     "devices",
     "doctor",
     "plan",
+    "record",
     "rerun",
     "resolve_target",
     "result_of",
@@ -62,6 +69,7 @@ _HOMES = {
     "_doctor": ("Part", "doctor"),
     "_observer": ("Counts", "IslandShare", "Observer", "Progress"),
     "_plan": ("Plan", "plan"),
+    "_record": ("CHECK", "MEASURE", "Recorded", "RecordResult", "record"),
     "_rerun": ("rerun",),
     "_results": ("BestResult", "CampaignResult", "result_of", "workloads_of"),
     "_run": ("artefacts_of", "resume", "run"),

@@ -105,8 +105,8 @@ class ReplaySession(Session):
         return self._recording.spaces
 
     def seeds(self, workload: Workload) -> tuple[Proposal, ...]:
-        """Return nothing: a recording knows no genome that is worth trying first."""
-        return ()
+        """Return what the recorded device knew to be worth trying first, where it has a row."""
+        return tuple(s for s in self._recording.seeds if self._why_illegal(s.genome) is None)
 
     def check(self, workload: Workload, genomes: Sequence[Genome]) -> list[str | None]:
         """Say why genomes are illegal: by the space, or because no row was recorded."""

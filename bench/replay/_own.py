@@ -7,11 +7,14 @@ so that a replay has the same fingerprints as the device that was recorded::
      "environment": {"identity": {...}, "observations": {...}}, "unit": "us",
      "routes": [{"route": "cpu", "genes": [{"name", "kind", domain, "strategy", "when"}],
                  "constraints": ["a*b <= 64"], "legality": "rows"}],
+     "seeds": [[0, [16, 4, null], "heuristic"]], "checked": 5000, "refused": [[0, [16, 3, null]]],
      "columns": ["route", "alleles", "status", "objective", "cost_s", "samples", "failure",
                  "message"],
      "rows": [[0, [16, 4, null], "OK", 81.25, 0.31, [81.1, 81.25, 83.0], null, ""], ...]}
 
-``alleles`` stand in gene order, null where a gene is switched off. ``legality`` is
+``alleles`` stand in gene order, null where a gene is switched off. ``seeds`` are what the device
+knew to be worth trying first, best guess first, with the mutation's name; ``checked`` says how many
+genomes were asked about, and ``refused`` which of them the device refused. ``legality`` is
 ``"constraints"`` only where every legal genome has a row and all constraints are expressions;
 else ``"rows"``: then a genome is legal where it has a row.
 """
@@ -22,7 +25,7 @@ import gzip
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +44,10 @@ from kernelarc.genomes import (
     Environment,
     Evaluation,
     ExpressionConstraint,
+    Genome,
     InputError,
     Operator,
+    Proposal,
     Space,
     Status,
     Workload,
@@ -63,6 +68,9 @@ def write_recording(
     environment: Environment,
     evaluations: Iterable[Evaluation],
     complete: bool = False,
+    seeds: Sequence[Proposal] = (),
+    checked: int = 0,
+    refused: Iterable[Genome] = (),
 ) -> int:
     """Write evaluations of one workload as a recording; return how many rows it has.
 
@@ -76,6 +84,9 @@ def write_recording(
         environment: Where it was measured.
         evaluations: REJECTED and INTERRUPTED ones say nothing of a genome and are left out.
         complete: Whether every legal genome of every route is among them.
+        seeds: What the device knew to be worth trying first, best guess first.
+        checked: How many genomes the device was asked about.
+        refused: Those of them that it refused.
 
     Raises:
         InputError: The place cannot be written, or a genome belongs to no route given.
@@ -95,6 +106,9 @@ def write_recording(
         raise InputError(f"a recording has one unit, not {', '.join(sorted(units))}")
     head["unit"] = next(iter(units), "us")
     head["routes"] = [_route_to_json(space, complete) for space in spaces.values()]
+    head["seeds"] = [[*_genome(spaces, seed.genome), seed.mutation] for seed in seeds]
+    head["checked"] = checked
+    head["refused"] = [_genome(spaces, genome) for genome in refused]
     head["columns"] = COLUMNS
     _write_whole(Path(path), _texts(head, _rows(spaces, told)))
     return len(told)
@@ -116,15 +130,10 @@ def _route_to_json(space: Space, complete: bool) -> dict[str, Any]:
 
 
 def _rows(spaces: Mapping[str, Space], told: Iterable[Evaluation]) -> Iterator[list[Any]]:
-    places = {route: place for place, route in enumerate(spaces)}
     for evaluation in told:
-        genome = evaluation.candidate.genome
-        if genome.route not in places:
-            raise InputError(f"route {genome.route!r} is not among those recorded")
         timed = evaluation.measurement
         yield [
-            places[genome.route],
-            [genome.get(name) for name in spaces[genome.route].names],
+            *_genome(spaces, evaluation.candidate.genome),
             evaluation.status.value,
             None if timed is None else timed.objective,
             evaluation.cost_s,
@@ -132,6 +141,14 @@ def _rows(spaces: Mapping[str, Space], told: Iterable[Evaluation]) -> Iterator[l
             evaluation.failure,
             evaluation.message,
         ]
+
+
+def _genome(spaces: Mapping[str, Space], genome: Genome) -> list[Any]:
+    """Return a genome's route, by its place, and its alleles in gene order."""
+    if genome.route not in spaces:
+        raise InputError(f"route {genome.route!r} is not among those recorded")
+    names = spaces[genome.route].names
+    return [list(spaces).index(genome.route), [genome.get(name) for name in names]]
 
 
 def _texts(head: Mapping[str, Any], rows: Iterable[list[Any]]) -> Iterator[str]:
@@ -214,7 +231,19 @@ class OwnReader:
             routes=routes,
             rows=len(self._rows),
             dropped=dropped,
+            seeds=tuple(self._seed(routes, *entry) for entry in self._header.get("seeds", ())),
+            checked=int(self._header.get("checked", 0)),
+            refused=len(self._header.get("refused", ())),
         )
+
+    @staticmethod
+    def _seed(
+        routes: tuple[RecordedRoute, ...], place: int, alleles: list[Any], mutation: str
+    ) -> Proposal:
+        route = routes[place]
+        named = zip(route.genes, alleles, strict=True)
+        held = {g.name: allele_from_json(value) for g, value in named if value is not None}
+        return Proposal(genome=Genome(route.name, held), mutation=str(mutation))
 
     def _route(self, entry: Mapping[str, Any], unclosed: bool) -> RecordedRoute:
         genes = tuple(gene_from_json(gene) for gene in entry["genes"])

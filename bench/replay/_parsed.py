@@ -15,6 +15,7 @@ from kernelarc.genomes import (
     Gene,
     InputError,
     Operator,
+    Proposal,
     Workload,
     nearest,
 )
@@ -50,6 +51,9 @@ class Parsed:
         rows: Whole rows in the file.
         dropped: Rows among them that name no genome of the space.
         notes: What a person should know about how the file was read.
+        seeds: What the recorded device knew to be worth trying first.
+        checked: Genomes that the device was asked about; 0 where the file does not say.
+        refused: Those of them that it refused.
     """
 
     kind: str
@@ -63,6 +67,9 @@ class Parsed:
     dropped: int
     observations: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    seeds: tuple[Proposal, ...] = ()
+    checked: int = 0
+    refused: int = 0
 
 
 def job_of(kernel: str, problem_size: object) -> tuple[Operator, Workload]:

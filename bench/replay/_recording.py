@@ -24,6 +24,7 @@ from kernelarc.genomes import (
     InputError,
     Operator,
     Problem,
+    Proposal,
     Space,
     Status,
     Workload,
@@ -80,6 +81,9 @@ class Recording:
         counts: What the rows are.
         unclosed: Whether the file lacks its end, as after a killed run.
         notes: What a person should know about how the file was read.
+        seeds: What the recorded device knew to be worth trying first, best guess first.
+        checked: Genomes that the device was asked about; 0 where the file does not say.
+        refused: Those of them that it refused; they have no rows.
     """
 
     path: Path
@@ -93,6 +97,9 @@ class Recording:
     counts: RowCounts
     unclosed: bool
     notes: tuple[str, ...]
+    seeds: tuple[Proposal, ...]
+    checked: int
+    refused: int
     _answers: Mapping[str, Answers]
 
     @property
@@ -196,6 +203,9 @@ def _recording(path: Path, parsed: Parsed, walker: Walker, digest: str) -> Recor
         counts=counts,
         unclosed=walker.unclosed,
         notes=parsed.notes,
+        seeds=parsed.seeds,
+        checked=parsed.checked,
+        refused=parsed.refused,
         _answers={route.name: route.answers for route in parsed.routes},
     )
 
