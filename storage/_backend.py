@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 
 from sqlalchemy import Connection, Engine, Table, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, StatementError
 
 from kernelarc.genomes import InputError, KernelarcError
 
@@ -54,6 +54,11 @@ class Backend(ABC):
                     yield self._connection
             except DBAPIError as error:
                 raise fault(error) from error
+            except StatementError as error:
+                # What was said already where a new connection was wanted and not to be had.
+                if isinstance(error.orig, KernelarcError):
+                    raise error.orig from error
+                raise
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:

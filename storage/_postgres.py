@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -121,9 +122,9 @@ class PostgresBackend(Backend):
         Otherwise the server would see the parent's session live on after the parent's end.
         """
         if self.session is not None and not self.session.closed:
-            nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-            os.dup2(nothing, self.session.fileno(), inheritable=False)
-            os.close(nothing)
+            dead, other = socket.socketpair()
+            with dead, other:
+                os.dup2(dead.fileno(), self.session.fileno(), inheritable=False)
 
 
 def _forget_all() -> None:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,24 +57,25 @@ class Server:
     """Running from construction to ``stop``. Any local user is let in, ``locked`` by password."""
 
     def __init__(self, programs: Path) -> None:
+        self._programs = programs
         self._folder = Path(tempfile.mkdtemp(prefix="karc-"))
         self._as_user = _unprivileged()
         self.port = 10_000 + os.getpid() % 50_000
         self._made = 0
         try:
-            self._initialise(programs)
-            self._server = self._start(programs)
+            self._initialise()
+            self._server = self._start()
             self._wait()
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
 
-    def _initialise(self, programs: Path) -> None:
+    def _initialise(self) -> None:
         if self._as_user:
             os.chown(self._folder, self._as_user["user"], self._as_user["group"])
         place = ("-D", str(self._folder / "db"), "-U", "owner", "-A", "trust")
         subprocess.run(
-            [str(programs / "initdb"), *place, "-N", "--encoding=UTF8", "--locale=C.UTF-8"],
+            [str(self._programs / "initdb"), *place, "-N", "--encoding=UTF8", "--locale=C.UTF-8"],
             check=True,
             capture_output=True,
             cwd=self._folder,
@@ -83,12 +85,12 @@ class Server:
         rules = self._folder / "db" / "pg_hba.conf"
         rules.write_text("local all locked scram-sha-256\nlocal all all trust\n")
 
-    def _start(self, programs: Path) -> subprocess.Popen[bytes]:
+    def _start(self) -> subprocess.Popen[bytes]:
         settings = [part for setting in _SETTINGS for part in ("-c", setting)]
         place = ("-D", str(self._folder / "db"), "-k", str(self._folder), "-p", str(self.port))
         with (self._folder / "log").open("wb") as log:
             return subprocess.Popen[bytes](
-                [str(programs / "postgres"), *place, *settings],
+                [str(self._programs / "postgres"), *place, *settings],
                 cwd=self._folder,
                 env={"PATH": os.environ["PATH"]},
                 stdout=log,
@@ -155,6 +157,16 @@ class Server:
         if not self.do(f"SELECT 1 FROM pg_roles WHERE rolname = '{name}'"):
             self.do(f"CREATE ROLE {name} LOGIN")
         self.do(f"ALTER ROLE {name} PASSWORD '{password}'")
+
+    def restart(self, while_down: Callable[[], object]) -> None:
+        """End it, do something, start it again."""
+        self._server.send_signal(signal.SIGINT)
+        self._server.wait()
+        try:
+            while_down()
+        finally:
+            self._server = self._start()
+            self._wait()
 
     def stop(self) -> None:
         """End it at once and remove its folder."""
