@@ -12,6 +12,7 @@ from kernelarc.engine._controller import allocate
 from kernelarc.engine._sharing import next_workload
 from kernelarc.engine._state import CampaignState
 from kernelarc.engine._streams import stream
+from kernelarc.engine._view import DraftView
 from kernelarc.genomes import Candidate, Genome, NothingValidError, Proposal
 from kernelarc.storage import Round
 
@@ -100,21 +101,25 @@ class Asker:
                 return
             wanted = allocate(arena.tallies, waiting, missing)
             surplus, illegal = draft.surplus(), draft.illegal
-            asked = [
-                (name, proposal)
-                for name, k in wanted.items()
-                for proposal in self._ask(draft, name, k * surplus, attempt)
-            ]
+            asked: list[tuple[str, Proposal]] = []
+            taken = set(draft.taken)
+            for name, k in wanted.items():
+                proposals = self._ask(draft, name, k * surplus, attempt, taken)
+                taken |= {proposal.genome.fingerprint for proposal in proposals}
+                asked += [(name, proposal) for proposal in proposals]
             if not asked:
                 return
             waiting.update(draft.offer(asked, quota=wanted))
             if attempt and draft.illegal == illegal:
                 return  # they have nothing new: asking again would not help
 
-    def _ask(self, draft: _Draft, name: str, k: int, attempt: int) -> list[Proposal]:
+    def _ask(
+        self, draft: _Draft, name: str, k: int, attempt: int, taken: set[str]
+    ) -> list[Proposal]:
         arena = draft.arena
         rng = stream(self._seed, name, arena.key, draft.number, attempt)
-        return arena.islands[name].ask(k, rng, arena.view_of(name))[:k]
+        view = DraftView(arena.view_of(name), taken)
+        return arena.islands[name].ask(k, rng, view)[:k]
 
     def _fill(self, draft: _Draft, n: int) -> None:
         """Complete a round by even sampling, and small spaces by what enumeration finds left."""
@@ -178,6 +183,7 @@ class _Draft:
     Attributes:
         accepted: Source and proposal, in order.
         illegal: How many proposals the device refused so far.
+        taken: Fingerprints of what was accepted or refused.
     """
 
     def __init__(self, arena: Arena, session: Session, number: int) -> None:
@@ -185,7 +191,7 @@ class _Draft:
         self.number = number
         self.accepted: list[tuple[str, Proposal]] = []
         self._session = session
-        self._taken: set[str] = set()
+        self.taken: set[str] = set()
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.illegal = self._legal = 0
 
@@ -196,7 +202,7 @@ class _Draft:
     def fresh(self, proposal: Proposal) -> bool:
         """Tell whether a genome is neither evaluated, nor in flight, nor in this draft."""
         key = proposal.genome.fingerprint
-        return key not in self._taken and not self.arena.view.evaluated(key)
+        return key not in self.taken and not self.arena.view.evaluated(key)
 
     def surplus(self) -> int:
         """Return how many proposals to ask for each one wanted: what was illegal so far tells."""
@@ -237,7 +243,7 @@ class _Draft:
                 accepted[island] += 1
                 self.accepted.append((island, proposal))
             else:
-                self._taken.discard(proposal.genome.fingerprint)  # may come again, in its turn
+                self.taken.discard(proposal.genome.fingerprint)  # may come again, in its turn
         return accepted
 
     def _new(
@@ -247,7 +253,7 @@ class _Draft:
         for island, proposal in offers:
             self._counts[island]["asked"] += count
             if self.fresh(proposal):
-                self._taken.add(proposal.genome.fingerprint)
+                self.taken.add(proposal.genome.fingerprint)
                 new.append((island, proposal))
             else:
                 self._counts[island]["duplicate"] += count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kernelarc.genomes import Judged, Status
 
@@ -84,3 +84,26 @@ class OwnView(LogView):
     def evaluated(self, fingerprint: str) -> bool:
         """Duplicates are recognised campaign-wide in either mode."""
         return self._shared.evaluated(fingerprint)
+
+
+class DraftView:
+    """A view in the middle of a round: what others proposed for it counts as in flight."""
+
+    def __init__(self, view: LogView, taken: Collection[str]) -> None:
+        self._view, self._taken = view, taken
+
+    def evaluated(self, fingerprint: str) -> bool:
+        """Tell whether a genome is known, or was proposed for this round already."""
+        return fingerprint in self._taken or self._view.evaluated(fingerprint)
+
+    def recent(self, n: int) -> Sequence[Judged]:
+        """Return the newest evaluations."""
+        return self._view.recent(n)
+
+    def best(self, n: int) -> Sequence[Judged]:
+        """Return the best OK evaluations."""
+        return self._view.best(n)
+
+    def count(self) -> int:
+        """Return how many evaluations there are in all."""
+        return self._view.count()
