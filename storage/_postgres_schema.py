@@ -79,12 +79,13 @@ def stored_version(session: Session, store: str) -> int | None:
     """
     if not _one(session, _OURS):
         others = [row[0] for row in session.execute(_OTHERS)]
-        if others:
+        if not others:
+            return None
+        if not _one(session, _OURS):  # unless they are ours, made between the two questions
             raise InputError(
                 f"store {store}: not a kernelarc store: it is another program's database (it has "
                 f"{', '.join(others)}): make one of its own with createdb"
             )
-        return None
     version = int(_one(session, "SELECT max(version) FROM kernelarc_schema") or 0)
     if version > SCHEMA_VERSION:
         raise InputError(

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +63,7 @@ class Server:
         self._made = 0
         try:
             self._initialise()
-            self._server = self._start()
-            self._wait()
+            self.start()
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
@@ -158,15 +156,15 @@ class Server:
             self.do(f"CREATE ROLE {name} LOGIN")
         self.do(f"ALTER ROLE {name} PASSWORD '{password}'")
 
-    def restart(self, while_down: Callable[[], object]) -> None:
-        """End it, do something, start it again."""
+    def halt(self) -> None:
+        """End it in order, as an administrator does."""
         self._server.send_signal(signal.SIGINT)
         self._server.wait()
-        try:
-            while_down()
-        finally:
-            self._server = self._start()
-            self._wait()
+
+    def start(self) -> None:
+        """Start it again."""
+        self._server = self._start()
+        self._wait()
 
     def stop(self) -> None:
         """End it at once and remove its folder."""

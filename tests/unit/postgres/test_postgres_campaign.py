@@ -11,7 +11,16 @@ import pytest
 from tests.unit.postgres.server import Server
 
 from kernelarc.cli import exit_code
-from kernelarc.engine import CampaignSettings, Counts, Observer, StopRequest, result_of, resume, run
+from kernelarc.engine import (
+    CampaignResult,
+    CampaignSettings,
+    Counts,
+    Observer,
+    StopRequest,
+    result_of,
+    resume,
+    run,
+)
 from kernelarc.genomes import Judged
 from kernelarc.storage import Event, open_reader, open_writer
 
@@ -90,6 +99,37 @@ def test_a_connection_lost_in_the_middle_is_resumed_from(
     assert resume(where).status == "finished"
     assert _history(where) == _history(on_file)
     assert _result(where) == _result(on_file)
+
+
+def test_a_server_lost_in_the_middle_stops_the_campaign_with_one_line(
+    server: Server,
+    small_space: Path,
+    on_file: str,
+    where: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flags = ("--store", where, "--budget", str(BUDGET), "--seed", "5")
+    monkeypatch.setattr("kernelarc.cli._run.run", _halting(server))
+    try:
+        code = exit_code(["run", str(small_space), *flags])
+    finally:
+        server.start()
+    said = capsys.readouterr().err
+    assert code == 3
+    assert said.count("\n") == 1
+    assert "the connection to the server was lost" in said
+    assert resume(where).status == "finished"
+    assert _history(where) == _history(on_file)
+
+
+def _halting(server: Server) -> Callable[..., CampaignResult]:
+    """Return ``run`` on a server that is shut down after some verdicts."""
+
+    def halting(settings: CampaignSettings, **more: Any) -> CampaignResult:
+        return run(settings, **{**more, "observer": After(5, server.halt)})
+
+    return halting
 
 
 def test_a_campaign_that_another_process_writes_is_neither_resumed_nor_verified(

@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 from tests.unit.postgres.server import Server
@@ -16,6 +17,7 @@ from kernelarc.storage import StoreReader, open_reader, open_writer, store_name
 from kernelarc.storage import _postgres_schema as schema_module
 from kernelarc.storage._schema import SCHEMA_VERSION
 
+GOLDEN = Path(__file__).resolve().parent.parent.parent / "golden"
 SECRET = "hunter2"
 OPENERS: Mapping[str, Callable[[str], StoreReader]] = {
     "read": lambda url: open_reader(url, wait_s=2),
@@ -185,6 +187,13 @@ def test_a_newer_schema_is_said(
     open_writer(where, create=True).close()
     server.do(f"INSERT INTO {schema}.kernelarc_schema VALUES ({SCHEMA_VERSION + 6})")
     _refused(call, where, r"newer kernelarc \(schema 7, this one knows up to 1\): upgrade")
+
+
+def test_the_schema_is_the_golden_one_to_the_letter() -> None:
+    """A changed table, index or trigger needs a new version and a migration."""
+    golden = GOLDEN / f"postgres-schema-{SCHEMA_VERSION}.sql"
+    statements = [" ".join(text.split()) for text in schema_module.postgres_statements()]
+    assert ";\n".join(statements) + ";\n" == golden.read_text()
 
 
 def test_an_older_schema_is_migrated_by_the_next_writer(
