@@ -162,18 +162,15 @@ class _ProductValues(_BasedValues):
 
 @dataclass(slots=True)
 class _Norm(Reference):
-    """y[i, j] = base[row[i], j] * sign[i] * factor[j]; summed without the factor."""
+    """y[i, j] = chosen["y"][row[i], j] * sign[i], and summed the same way."""
 
-    base: dict[str, NDArray[Any]]
+    chosen: dict[str, NDArray[Any]]
     row: NDArray[np.int64]
     sign: _Floats
-    factor: _Floats
 
     def rows(self, output: str, start: int, stop: int) -> NDArray[np.generic]:
-        part: NDArray[Any] = self.base[output].take(self.row[start:stop], axis=0)
+        part: NDArray[Any] = self.chosen[output].take(self.row[start:stop], axis=0)
         part *= self.sign[start:stop, None]
-        if output == "y":
-            part *= self.factor
         return part
 
 
@@ -193,7 +190,8 @@ class _NormValues(_BasedValues):
             _chosen(self._base[name], row, sign, inputs[name])
         weight: NDArray[Any] = inputs["norm_weight"]
         np.multiply(self._base["norm_weight"], factor, out=weight, casting="same_kind")
-        return _Norm(self._answer, row, sign, factor)
+        chosen = {"y": self._answer["y"] * factor, "summed": self._answer["summed"]}
+        return _Norm(chosen, row, sign)
 
     def stir(self, inputs: Arrays, reference: Reference, rng: np.random.Generator) -> Reference:
         assert isinstance(reference, _Norm)
@@ -204,5 +202,5 @@ class _NormValues(_BasedValues):
         weight: NDArray[Any] = inputs["norm_weight"]
         weight[j] *= -1
         reference.sign[i] *= -1
-        reference.factor[j] *= -1
+        reference.chosen["y"][:, j] *= -1
         return reference

@@ -19,6 +19,8 @@ from kernelarc.genomes import Tolerance
 
 _PIECE_ELEMENTS = 1 << 14
 _SAMPLED_PIECES = 128
+_WEIGHED_ONE_IN = 8
+"""How many pieces tell the reference's size: it only scales the bounds."""
 
 
 def compare_by_rows(
@@ -66,20 +68,24 @@ def _screened(
     starts = list(range(0, output.shape[0], step))
     if rows_of is not None and len(starts) > _SAMPLED_PIECES:
         starts = [int(s) for s in rows_of.choice(starts, _SAMPLED_PIECES, replace=False)]
-    worst = squares = error_squares = 0.0
-    seen = 0
-    for start in starts:
+    worst_square = squares = error_squares = 0.0
+    seen = weighed = 0
+    for number, start in enumerate(starts):
         expected: NDArray[Any] = reference.rows(name, start, start + step)
         if expected.shape != output[start : start + step].shape:
             return None
         seen += expected.size
         error = np.subtract(output[start : start + step], expected, dtype=np.float64)
-        worst = max(worst, float(error.max()), -float(error.min()))
-        error_squares += float(np.multiply(error, error, out=error).sum())
-        squares += float(np.multiply(expected, expected, out=error).sum())
+        np.multiply(error, error, out=error)
+        worst_square = max(worst_square, float(error.max()))
+        error_squares += float(error.sum())
         if not math.isfinite(error_squares):
             return None
-    rms, rms_error = (math.sqrt(total / seen) for total in (squares, error_squares))
+        if number % _WEIGHED_ONE_IN == 0:
+            squares += float(np.multiply(expected, expected, out=error).sum())
+            weighed += expected.size
+    worst = math.sqrt(worst_square)
+    rms, rms_error = math.sqrt(squares / weighed), math.sqrt(error_squares / seen)
     bound = tolerance.max_atol * min(1.0, rms)
     cap = tolerance.max_error_cap
     allowed = allowed_rms * rms
