@@ -30,6 +30,10 @@ from kernelarc.genomes import (
 )
 from kernelarc.storage import ContestRecord, Entry
 
+_SCREENING_ROUNDS = 5
+# What is slower than a child by more than this needs no interleaved rounds to be called so.
+_FAR_PARENT = 1.15
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
@@ -90,19 +94,18 @@ class Judge:
 
     def _confirm(
         self, arena: Arena, judged: Judged, incumbent: Judged
-    ) -> tuple[Verdict, ContestRecord]:
+    ) -> tuple[Verdict, ContestRecord | None]:
         crash_point("before-confirm")
+        if not self._promising(arena, judged, incumbent):
+            crash_point("after-confirm")
+            return Verdict.ACCEPT, None
         k = arena.ledger.tried + 1
         # Level 0.01 / (k (k + 1)) for the k-th claim: all claims of a campaign together stay
         # below 0.01, so that even twenty campaigns on nothing end without a KEEP.
         claims = 5 * k * (k + 1)
-        genomes = [judged.evaluation.candidate.genome, incumbent.evaluation.candidate.genome]
-        parent = arena.parent_of(judged)
-        if parent is not None and parent.evaluation.candidate.genome not in genomes:
-            genomes.append(parent.evaluation.candidate.genome)
         contest = self._session.contest(
             arena.workload,
-            genomes,
+            self._contenders(arena, judged, incumbent),
             rounds=max(self._rules.confirm_rounds, rounds_needed(claims=claims)),
         )
         speedup = contest_speedup(contest, judged, incumbent, claims=claims)
@@ -117,6 +120,28 @@ class Judge:
             speedup=speedup,
             upheld=verdict is Verdict.KEEP,
         )
+
+    def _promising(self, arena: Arena, judged: Judged, incumbent: Judged) -> bool:
+        """Tell from a short contest whether a claim is worth a long one.
+
+        Among equals every second candidate looks faster than the incumbent by chance. The short
+        contest only ever drops claims, and none of its samples counts in the long one: it costs
+        no confidence. One that fails here goes on, so that the long contest records it.
+        """
+        genomes = [judged.evaluation.candidate.genome, incumbent.evaluation.candidate.genome]
+        contest = self._session.contest(arena.workload, genomes, rounds=_SCREENING_ROUNDS)
+        speedup = contest_speedup(contest, judged, incumbent, claims=1)
+        return speedup is None or speedup.value > 1.0 + self._rules.margin
+
+    def _contenders(self, arena: Arena, judged: Judged, incumbent: Judged) -> list[Genome]:
+        """Return who takes part: the parent only where its time is near, and so in question."""
+        genomes = [judged.evaluation.candidate.genome, incumbent.evaluation.candidate.genome]
+        parent = arena.parent_of(judged)
+        if parent is None or parent.evaluation.candidate.genome in genomes:
+            return genomes
+        if exact_speedup(judged, parent).value > _FAR_PARENT:
+            return genomes
+        return [*genomes, parent.evaluation.candidate.genome]
 
     def follow_up(self) -> list[Entry]:
         """Return the conclusions that the newest verdicts lead to: traps and their retractions.
@@ -205,9 +230,15 @@ class Attributor:
             for gene, genome in job.reverts.items()
             if genome.fingerprint in arena.objectives
         }
-        if self._session.deterministic or not tried:
+        near = {
+            gene: job.reverts[gene]
+            for gene in tried
+            if arena.objectives[job.reverts[gene].fingerprint] < limit * _FAR_PARENT
+        }
+        if self._session.deterministic or not near:
             return tried, None
-        return self._by_contest(arena, job, {gene: job.reverts[gene] for gene in tried})
+        kept, record = self._by_contest(arena, job, near)
+        return {**tried, **kept}, record
 
     def _by_contest(
         self, arena: Arena, job: Job, reverts: dict[str, Genome]
