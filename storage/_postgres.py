@@ -11,7 +11,7 @@ import contextlib
 import os
 import socket
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -189,7 +189,7 @@ def _session(address: Address, *, wait_s: float, read_only: bool) -> Session:
 
 
 @contextlib.contextmanager
-def _opening(address: Address, session: Session) -> Any:
+def _opening(address: Address, session: Session) -> Iterator[None]:
     """Close the session again where the store cannot be opened, and say why."""
     try:
         yield
