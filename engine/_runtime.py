@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelarc.bench.cuda import Algorithm, Matmul, Side, demand_parts, load_lt
-from kernelarc.engine._runtime_arrays import CupyKind, Kind, TorchKind, as_cupy
+from kernelarc.engine._runtime_arrays import CupyKind, Kind, TorchKind, as_cupy, one_library
 from kernelarc.engine._runtime_jobs import Call, job_of, side_of
 from kernelarc.engine._runtime_table import Entry, TableFile, read_table
 from kernelarc.genomes import InputError, MatmulJob, MissingPartError
@@ -67,8 +67,7 @@ class Table:
         self._lt: Any = None
         self._handles: dict[int, int] = {}
         self._cupy_kind: CupyKind | None = None
-        self._torch_kind: TorchKind | None = None
-        self._cupy_array: type | None = None
+        self._kinds: dict[type, Kind] = {}
         self._plans: dict[Hashable, _Plan] = {}
         self._scratch: dict[tuple[int, int], tuple[Any, int]] = {}
         self._warned = False
@@ -110,12 +109,23 @@ class Table:
             InputError: Shapes, types or layouts do not fit, or the library has no way.
             MissingPartError: CuPy or nvmath is not installed, or there is no GPU.
         """
-        kind = self._kind(a)
+        kind = self._kinds.get(type(a)) or self._kind(a)
         if kind is None:
             kind, a, b, out, residual, bias, scale_a, scale_b = self._wrapped(
                 (a, b, out, residual, bias, scale_a, scale_b)
             )
-        key = kind, activation, bias is None, kind.keys(a, b, out, residual)
+        key_of, address = kind.key, kind.address
+        try:
+            key = (
+                key_of(a),
+                key_of(b),
+                None if out is None else key_of(out),
+                None if residual is None else residual is out or key_of(residual),
+                bias is None,
+                activation,
+            )
+        except AttributeError:
+            raise one_library(a, b, out, residual) from None
         plan = self._plans.get(key)
         if plan is None:
             arrays = (a, b, out, residual, bias, scale_a, scale_b)
@@ -124,8 +134,7 @@ class Table:
             out = kind.empty(a, plan.shape, plan.dtype)
         if plan.side is not None:
             self._point(plan, kind, bias, scale_a, scale_b)
-        address, stream = kind.address, kind.stream(a)
-        target = address(out)
+        target, stream = address(out), kind.stream(plan.device)
         added = target if residual is None or residual is out else address(residual)
         scratch = self._scratch_for(plan, stream) if plan.scratch_bytes else 0
         plan.launch(address(a), address(b), added, target, scratch, stream)
@@ -138,7 +147,7 @@ class Table:
         """
         names = ("out", "residual", "bias", "scale_a", "scale_b")
         arrays = (a, b, *(more.get(name) for name in names))
-        kind = self._kind(a)
+        kind = self._kinds.get(type(a)) or self._kind(a)
         if kind is None:
             kind, *wrapped = self._wrapped(arrays)
             arrays = tuple(wrapped)
@@ -147,20 +156,16 @@ class Table:
     # Kinds of arrays
 
     def _kind(self, array: Any) -> Kind | None:
-        """Return the kind of an array; None where it has to be wrapped."""
-        found = type(array)
-        if found is self._cupy_array:
-            return self._cupy_kind
+        """Return the kind of an array, and remember it; None where it has to be wrapped."""
         if self._cupy_kind is None:
             demand_parts()
             self._cupy_kind = CupyKind()
-            self._cupy_array = self._cupy_kind.cupy.ndarray
-            return self._kind(array)
-        if found.__module__.partition(".")[0] == "torch":
-            if self._torch_kind is None:
-                self._torch_kind = TorchKind()
-            return self._torch_kind
-        return None
+            self._kinds[self._cupy_kind.cupy.ndarray] = self._cupy_kind
+        found = type(array)
+        if found not in self._kinds and _is_torch(found):
+            known = [kind for kind in self._kinds.values() if isinstance(kind, TorchKind)]
+            self._kinds[found] = known[0] if known else TorchKind()
+        return self._kinds.get(found)
 
     def _wrapped(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
         """Wrap foreign arrays; what was one array stays one, so that aliasing is seen."""
@@ -272,6 +277,14 @@ class Table:
             start = int(memory.ptr)
             held = self._scratch[plan.device, stream] = memory, start + (-start) % _ALIGNMENT
         return held[1]
+
+
+def _is_torch(kind: type) -> bool:
+    """Tell whether these are torch tensors: parameters and other subclasses included."""
+    return any(
+        base.__name__ == "Tensor" and base.__module__.partition(".")[0] == "torch"
+        for base in kind.__mro__
+    )
 
 
 def load(path: str | Path) -> Table:

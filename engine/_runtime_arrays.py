@@ -10,6 +10,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from kernelarc.genomes import InputError, MissingPartError
@@ -48,45 +49,21 @@ class Layout:
 
 
 class Kind(ABC):
-    """One library's arrays. ``key`` and ``address`` are on the way of every call."""
+    """One library's arrays. What every call needs are plain functions, in C where there is one.
 
-    @abstractmethod
-    def key(self, array: Any) -> Hashable:
-        """Return all that a plan depends on: equal keys, equal layouts."""
+    Attributes:
+        key: Takes an array; returns all of it that a plan depends on.
+        address: Takes an array; returns the address of its first element.
+        stream: Takes a device's number; returns the stream that the library uses there now.
+    """
 
-    def keys(self, a: Any, b: Any, out: Any, residual: Any) -> Hashable:
-        """Return all that a plan depends on of a call's arrays.
-
-        Raises:
-            InputError: They are not of one library.
-        """
-        key = self.key
-        try:
-            return (
-                key(a),
-                key(b),
-                None if out is None else key(out),
-                None if residual is None else True if residual is out else key(residual),
-            )
-        except AttributeError:
-            names = dict.fromkeys(
-                f"{type(x).__module__}.{type(x).__name__}"
-                for x in (a, b, out, residual)
-                if x is not None
-            )
-            raise InputError(f"arrays must be of one library, not {', '.join(names)}") from None
-
-    @abstractmethod
-    def address(self, array: Any) -> int:
-        """Return the address of the first element."""
+    key: Callable[[Any], Hashable]
+    address: Callable[[Any], int]
+    stream: Callable[[int], int]
 
     @abstractmethod
     def layout(self, array: Any) -> Layout:
         """Look at an array; slow."""
-
-    @abstractmethod
-    def stream(self, array: Any) -> int:
-        """Return the stream that the array's library uses now."""
 
     @abstractmethod
     def empty(self, like: Any, shape: Sequence[int], dtype: str) -> Any:
@@ -98,13 +75,10 @@ class CupyKind(Kind):
 
     def __init__(self) -> None:
         self.cupy = cupy()
-        self._current = self.cupy.cuda.get_current_stream
-
-    def key(self, array: Any) -> Hashable:
-        return array.shape, array.strides, array.dtype.num, array.data.device_id
-
-    def address(self, array: Any) -> int:
-        return int(array.data.ptr)
+        self.key = attrgetter("shape", "strides", "dtype.num", "data.device_id")
+        self.address = attrgetter("data.ptr")
+        pointer = _cupy_stream_pointer(self.cupy)
+        self.stream = lambda _: pointer()
 
     def layout(self, array: Any) -> Layout:
         size = array.dtype.itemsize
@@ -115,9 +89,6 @@ class CupyKind(Kind):
             device=int(array.data.device_id),
         )
 
-    def stream(self, array: Any) -> int:
-        return int(self._current().ptr)
-
     def empty(self, like: Any, shape: Sequence[int], dtype: str) -> Any:
         wanted = like.dtype if str(like.dtype) == dtype else dtype
         return self.cupy.empty(tuple(shape), dtype=wanted)
@@ -127,18 +98,11 @@ class TorchKind(Kind):
     """Tensors of torch; no gradient is recorded."""
 
     def __init__(self) -> None:
-        self._torch = sys.modules["torch"]
-        raw = getattr(self._torch._C, "_cuda_getCurrentRawStream", None)
-        self._raw: Callable[[int], int] = raw or self._public
-
-    def _public(self, device: int) -> int:
-        return int(self._torch.cuda.current_stream(device).cuda_stream)
-
-    def key(self, array: Any) -> Hashable:
-        return array.shape, array.stride(), array.dtype, array.get_device()
-
-    def address(self, array: Any) -> int:
-        return int(array.data_ptr())
+        torch = self._torch = sys.modules["torch"]
+        self.key = lambda array: (array.shape, array.stride(), array.dtype, array.get_device())
+        self.address = torch.Tensor.data_ptr
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        self.stream = raw or (lambda device: int(torch.cuda.current_stream(device).cuda_stream))
 
     def layout(self, array: Any) -> Layout:
         if not array.is_cuda:
@@ -152,13 +116,26 @@ class TorchKind(Kind):
             device=int(array.get_device()),
         )
 
-    def stream(self, array: Any) -> int:
-        return self._raw(array.get_device())
-
     def empty(self, like: Any, shape: Sequence[int], dtype: str) -> Any:
-        return self._torch.empty(
-            tuple(shape), dtype=getattr(self._torch, dtype), device=like.device
-        )
+        kind = getattr(self._torch, dtype)
+        return self._torch.empty(tuple(shape), dtype=kind, device=like.device)
+
+
+def _cupy_stream_pointer(cupy: Any) -> Callable[[], int]:
+    """Return what gives the current stream, without making an object where CuPy can."""
+    try:
+        from cupy_backends.cuda.stream import get_current_stream_ptr  # noqa: PLC0415
+    except ImportError:
+        return lambda: int(cupy.cuda.get_current_stream().ptr)
+    found: Callable[[], int] = get_current_stream_ptr
+    return found
+
+
+def one_library(*arrays: Any) -> InputError:
+    """Return the error that says which libraries' arrays were mixed."""
+    given = [array for array in arrays if array is not None]
+    names = dict.fromkeys(f"{type(x).__module__}.{type(x).__name__}" for x in given)
+    return InputError(f"arrays must be of one library, not {', '.join(names)}")
 
 
 def cupy() -> Any:

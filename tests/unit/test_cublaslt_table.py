@@ -244,6 +244,10 @@ def lt(monkeypatch: pytest.MonkeyPatch) -> Launching:
     monkeypatch.setattr(_runtime, "load_lt", lambda: made)
     monkeypatch.setattr(_runtime, "demand_parts", lambda: None)
     monkeypatch.setattr("kernelarc.engine._runtime_arrays.cupy", lambda: FakeCupy)
+    monkeypatch.setattr(
+        "kernelarc.engine._runtime_arrays._cupy_stream_pointer",
+        lambda cupy: lambda: cupy.cuda.get_current_stream().ptr,
+    )
     return made
 
 
