@@ -27,10 +27,13 @@ SPAN_US = 300.0
 """Shorter kernels are launched so often in one span."""
 
 LEAST_SAMPLES, MOST_SAMPLES = 5, 15
+SLOW_S, SLOW_SAMPLES = 0.04, 3
+"""A longer span is sampled so few times: what it says is confirmed in a contest or not needed."""
+
 TIMING_S = 0.15
 """About how long one candidate's samples may take together."""
 
-HOPELESS = 3.0
+HOPELESS = 2.0
 """Slower than the limit by this factor in its first full run: not timed further."""
 
 _SHORT_S = 1e-3
@@ -172,7 +175,8 @@ def _time(
         return _Timed(samples=[run_us], censored=True)
     timed = _Timed(launches=launches_for(run_us, len(grounds.stage.slots)))
     span_s = run_us * timed.launches * 1e-6
-    wanted = min(MOST_SAMPLES, max(LEAST_SAMPLES, int(TIMING_S / span_s)))
+    least = LEAST_SAMPLES if span_s < SLOW_S else SLOW_SAMPLES
+    wanted = min(MOST_SAMPLES, max(least, int(TIMING_S / span_s)))
     grounds.beat("stirring", FILL_S)
     grounds.stage.stir(grounds.rng)
     grounds.beat(TIMING, (wanted + 1) * 10 * span_s + order.hang_s)
@@ -182,7 +186,7 @@ def _time(
         used = _sample(kernel, grounds, timed, used)
         watch.check()
         limit = order.limit_us
-        timed.censored = limit is not None and clearly_slower(timed.samples, limit)
+        timed.censored = limit is not None and clearly_slower(timed.samples, limit, least=2)
     timed.loop_s = time.perf_counter() - started
     grounds.beat("comparing", FILL_S)
     check_after(used[-1], grounds)
