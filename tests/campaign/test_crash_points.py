@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.campaign.conftest import RecordedSpace
+from tests.campaign.killing import comparable, history, in_dying_child, run_here
 
 from kernelarc.engine import CRASH_POINTS, resume
-from tests.campaign.killing import comparable, history, in_dying_child, run_here
-from tests.campaign.conftest import RecordedSpace
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.campaign.conftest import RecordedSpace
+from tests.campaign.killing import comparable, history, run_here
 
 from kernelarc.engine import (
     CampaignSettings,
@@ -19,8 +21,6 @@ from kernelarc.engine import (
     run,
 )
 from kernelarc.genomes import Judged
-from tests.campaign.killing import comparable, history, run_here
-from tests.campaign.conftest import RecordedSpace
 
 
 class StopAfter(Observer):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.campaign.conftest import RecordedSpace
+from tests.campaign.killing import in_dying_child, run_here
 
 from kernelarc.engine import CampaignSettings, resume, run
 from kernelarc.genomes import Judged
 from kernelarc.storage import open_reader
-from tests.campaign.conftest import RecordedSpace
-from tests.campaign.killing import in_dying_child, run_here
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
