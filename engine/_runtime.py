@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from kernelarc.bench.cuda import Algorithm, Matmul, Side, demand_parts, load_lt
-from kernelarc.engine._runtime_arrays import CupyKind, Kind, TorchKind, as_cupy, one_library
+from kernelarc.engine._runtime_arrays import (
+    Addresses,
+    CupyKind,
+    Facts,
+    Kind,
+    TorchKind,
+    as_cupy,
+    one_library,
+)
 from kernelarc.engine._runtime_jobs import Call, job_of, side_of
 from kernelarc.engine._runtime_table import Entry, TableFile, read_table
 from kernelarc.genomes import InputError, MatmulJob, MissingPartError
@@ -33,20 +41,18 @@ class _Plan:
     Attributes:
         launch: Takes addresses of A, B, residual (or output), output, scratch; and the stream.
         scratch_bytes: What the algorithm needs.
-        shape: Of the output.
-        dtype: Of the output.
+        facts: What the arrays must be like.
+        dtype: Of the output, a schema dtype name.
         source: In words, where the algorithm came from.
-        device: Number of the GPU.
         matmul: Whose description holds the addresses of bias and scales.
         side: Those addresses; None where there are none.
     """
 
     launch: _Launch
     scratch_bytes: int
-    shape: tuple[int, ...]
+    facts: Facts
     dtype: str
     source: str
-    device: int
     matmul: Matmul
     side: Side | None
 
@@ -69,6 +75,7 @@ class Table:
         self._cupy_kind: CupyKind | None = None
         self._kinds: dict[type, Kind] = {}
         self._plans: dict[Hashable, _Plan] = {}
+        self._recent: dict[Hashable, _Plan] = {}
         self._scratch: dict[tuple[int, int], tuple[Any, int]] = {}
         self._warned = False
 
@@ -114,31 +121,41 @@ class Table:
             kind, a, b, out, residual, bias, scale_a, scale_b = self._wrapped(
                 (a, b, out, residual, bias, scale_a, scale_b)
             )
-        key_of, address = kind.key, kind.address
+        plan: _Plan | None = None
+        addresses: Addresses | None = None
         try:
-            key = (
-                key_of(a),
-                key_of(b),
-                None if out is None else key_of(out),
-                None if residual is None else residual is out or key_of(residual),
-                bias is None,
-                activation,
-            )
+            quick = (a.shape, b.shape, residual is None, residual is out, bias is None, activation)
+            plan = self._recent.get(quick)
+            if plan is not None and out is not None and bias is None:
+                addresses = kind.match(plan.facts, a, b, out, residual)
         except AttributeError:
             raise one_library(a, b, out, residual) from None
-        plan = self._plans.get(key)
-        if plan is None:
-            arrays = (a, b, out, residual, bias, scale_a, scale_b)
-            plan = self._plans[key] = self._plan(kind, Call(activation, *arrays))
-        if out is None:
-            out = kind.empty(a, plan.shape, plan.dtype)
+        if plan is None or addresses is None:
+            call = Call(activation, a, b, out, residual, bias, scale_a, scale_b)
+            plan = self._recent[quick] = self._planned(kind, call)
+            out = kind.empty(a, plan.facts.shape, plan.dtype) if out is None else out
+            addresses = kind.match(plan.facts, a, b, out, residual)
+            assert addresses is not None
         if plan.side is not None:
             self._point(plan, kind, bias, scale_a, scale_b)
-        target, stream = address(out), kind.stream(plan.device)
-        added = target if residual is None or residual is out else address(residual)
+        stream = kind.stream(plan.facts.device)
         scratch = self._scratch_for(plan, stream) if plan.scratch_bytes else 0
-        plan.launch(address(a), address(b), added, target, scratch, stream)
+        first, second, added, target = addresses
+        plan.launch(first, second, added, target, scratch, stream)
         return out
+
+    def _planned(self, kind: Kind, call: Call) -> _Plan:
+        """Return the plan of a call, looked up by all that it depends on, or made."""
+        key_of = kind.key
+        arrays = (call.a, call.b, call.out, call.residual, call.bias)
+        try:
+            keys = [None if array is None else key_of(array) for array in arrays]
+        except AttributeError:
+            raise one_library(*arrays) from None
+        key = (*keys, call.residual is call.out, call.activation)
+        if key not in self._plans:
+            self._plans[key] = self._plan(kind, call)
+        return self._plans[key]
 
     def source(self, a: Any, b: Any, *, activation: str = "none", **more: Any) -> str:
         """Say in words where the algorithm of such a call comes from; launches nothing.
@@ -188,13 +205,13 @@ class Table:
         lt, handle = self._library(device)
         matmul = Matmul(lt, handle, job, side or Side())
         algorithm, source = self._algorithm(matmul, job)
+        out = kind.empty(call.a, shape, job.out_dtype) if call.out is None else call.out
         return _Plan(
             launch=matmul.launcher(algorithm, algorithm.workspace_bytes),
             scratch_bytes=algorithm.workspace_bytes,
-            shape=shape,
+            facts=kind.facts(call.a, call.b, out),
             dtype=job.out_dtype,
             source=source,
-            device=device,
             matmul=matmul,
             side=side,
         )
@@ -252,7 +269,7 @@ class Table:
             warnings.warn(
                 f"{self._file.path}: {what}: the library's first heuristic runs instead",
                 TableWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
 
     # What belongs to a call
@@ -269,13 +286,13 @@ class Table:
 
     def _scratch_for(self, plan: _Plan, stream: int) -> int:
         """Return scratch memory of a stream: two streams never share any."""
-        held = self._scratch.get((plan.device, stream))
+        held = self._scratch.get((plan.facts.device, stream))
         if held is None:
             assert self._cupy_kind is not None
             size = max(self._file.workspace_bytes, plan.scratch_bytes) + _ALIGNMENT
             memory = self._cupy_kind.cupy.cuda.alloc(size)
             start = int(memory.ptr)
-            held = self._scratch[plan.device, stream] = memory, start + (-start) % _ALIGNMENT
+            held = self._scratch[plan.facts.device, stream] = memory, start + (-start) % _ALIGNMENT
         return held[1]
 
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 from kernelarc.genomes import InputError, MissingPartError
 
@@ -48,8 +48,34 @@ class Layout:
         return all(extent == 1 or have == want for extent, have, want in lengths)
 
 
+@dataclass(slots=True)
+class Facts:
+    """What the arrays of a call must be like for a plan to fit them, in their library's terms.
+
+    Attributes:
+        shape: Of output and residual.
+        dtype: Of the factors.
+        out_dtype: Of output and residual.
+        rows: Whether A lies row after row; where not, ``strides_a`` says how.
+        columns: Whether B lies column after column (a stored weight, transposed).
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    out_dtype: Any
+    device: int
+    rows: bool
+    strides_a: tuple[int, ...]
+    columns: bool
+    strides_b: tuple[int, ...]
+
+
+Addresses: TypeAlias = "tuple[int, int, int, int]"
+"""Of A, B, residual (or output), output."""
+
+
 class Kind(ABC):
-    """One library's arrays. What every call needs are plain functions, in C where there is one.
+    """One library's arrays.
 
     Attributes:
         key: Takes an array; returns all of it that a plan depends on.
@@ -60,6 +86,18 @@ class Kind(ABC):
     key: Callable[[Any], Hashable]
     address: Callable[[Any], int]
     stream: Callable[[int], int]
+
+    @abstractmethod
+    def facts(self, a: Any, b: Any, out: Any) -> Facts:
+        """Return what other arrays must be like to be multiplied as these are."""
+
+    @abstractmethod
+    def match(self, facts: Facts, a: Any, b: Any, out: Any, residual: Any) -> Addresses | None:
+        """Return the addresses of arrays that are as the facts say, else None.
+
+        On the way of every call, so each array is asked as little as possible. Shapes of A and B
+        are known to fit.
+        """
 
     @abstractmethod
     def layout(self, array: Any) -> Layout:
@@ -77,8 +115,44 @@ class CupyKind(Kind):
         self.cupy = cupy()
         self.key = attrgetter("shape", "strides", "dtype.num", "data.device_id")
         self.address = attrgetter("data.ptr")
-        pointer = _cupy_stream_pointer(self.cupy)
-        self.stream = lambda _: pointer()
+        current = self.cupy.cuda.get_current_stream
+        self.stream = lambda device: current(device).ptr
+
+    def facts(self, a: Any, b: Any, out: Any) -> Facts:
+        return Facts(
+            shape=out.shape,
+            dtype=a.dtype,
+            out_dtype=out.dtype,
+            device=a.data.device_id,
+            rows=a._c_contiguous,
+            strides_a=a.strides,
+            columns=b._f_contiguous,
+            strides_b=b.strides,
+        )
+
+    def match(self, facts: Facts, a: Any, b: Any, out: Any, residual: Any) -> Addresses | None:
+        held, kind = a.data, facts.out_dtype
+        if (
+            held.device_id != facts.device
+            or a.dtype is not facts.dtype
+            or b.dtype is not facts.dtype
+            or out.dtype is not kind
+            or out.shape != facts.shape
+            or not out._c_contiguous
+            or not (a._c_contiguous if facts.rows else a.strides == facts.strides_a)
+            or not (b._f_contiguous if facts.columns else b.strides == facts.strides_b)
+        ):
+            return None
+        target = out.data.ptr
+        if residual is None or residual is out:
+            return held.ptr, b.data.ptr, target, target
+        if (
+            residual.dtype is not kind
+            or residual.shape != facts.shape
+            or not residual._c_contiguous
+        ):
+            return None
+        return held.ptr, b.data.ptr, residual.data.ptr, target
 
     def layout(self, array: Any) -> Layout:
         size = array.dtype.itemsize
@@ -104,6 +178,42 @@ class TorchKind(Kind):
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         self.stream = raw or (lambda device: int(torch.cuda.current_stream(device).cuda_stream))
 
+    def facts(self, a: Any, b: Any, out: Any) -> Facts:
+        return Facts(
+            shape=tuple(out.shape),
+            dtype=a.dtype,
+            out_dtype=out.dtype,
+            device=a.get_device(),
+            rows=a.is_contiguous(),
+            strides_a=a.stride(),
+            columns=False,
+            strides_b=b.stride(),
+        )
+
+    def match(self, facts: Facts, a: Any, b: Any, out: Any, residual: Any) -> Addresses | None:
+        kind = facts.out_dtype
+        if (
+            a.get_device() != facts.device
+            or a.dtype is not facts.dtype
+            or b.dtype is not facts.dtype
+            or out.dtype is not kind
+            or out.shape != facts.shape
+            or not out.is_contiguous()
+            or not (a.is_contiguous() if facts.rows else a.stride() == facts.strides_a)
+            or b.stride() != facts.strides_b
+        ):
+            return None
+        target = out.data_ptr()
+        if residual is None or residual is out:
+            return a.data_ptr(), b.data_ptr(), target, target
+        if (
+            residual.dtype is not kind
+            or residual.shape != facts.shape
+            or not residual.is_contiguous()
+        ):
+            return None
+        return a.data_ptr(), b.data_ptr(), residual.data_ptr(), target
+
     def layout(self, array: Any) -> Layout:
         if not array.is_cuda:
             raise InputError(
@@ -119,16 +229,6 @@ class TorchKind(Kind):
     def empty(self, like: Any, shape: Sequence[int], dtype: str) -> Any:
         kind = getattr(self._torch, dtype)
         return self._torch.empty(tuple(shape), dtype=kind, device=like.device)
-
-
-def _cupy_stream_pointer(cupy: Any) -> Callable[[], int]:
-    """Return what gives the current stream, without making an object where CuPy can."""
-    try:
-        from cupy_backends.cuda.stream import get_current_stream_ptr  # noqa: PLC0415
-    except ImportError:
-        return lambda: int(cupy.cuda.get_current_stream().ptr)
-    found: Callable[[], int] = get_current_stream_ptr
-    return found
 
 
 def one_library(*arrays: Any) -> InputError:

@@ -195,6 +195,10 @@ class Array:
         self.dtype = np.dtype(dtype)
         like = np.empty(shape, dtype=self.dtype)
         self.shape, self.strides = shape, strides or like.strides
+        size, packed = self.dtype.itemsize, like.strides
+        across = tuple(size * int(np.prod(shape[:axis])) for axis in range(len(shape)))
+        self._c_contiguous = self.strides == packed
+        self._f_contiguous = self.strides == across
         Array._next += 1 << 20
         self.data = Memory(Array._next)
 
@@ -216,7 +220,7 @@ class FakeCupy:
         alloc = staticmethod(lambda size: Memory(1000))
 
         @staticmethod
-        def get_current_stream() -> Any:
+        def get_current_stream(device: int) -> Any:
             return Memory(FakeCupy.cuda.stream)
 
     @staticmethod
@@ -244,10 +248,6 @@ def lt(monkeypatch: pytest.MonkeyPatch) -> Launching:
     monkeypatch.setattr(_runtime, "load_lt", lambda: made)
     monkeypatch.setattr(_runtime, "demand_parts", lambda: None)
     monkeypatch.setattr("kernelarc.engine._runtime_arrays.cupy", lambda: FakeCupy)
-    monkeypatch.setattr(
-        "kernelarc.engine._runtime_arrays._cupy_stream_pointer",
-        lambda cupy: lambda: cupy.cuda.get_current_stream().ptr,
-    )
     return made
 
 
