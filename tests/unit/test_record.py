@@ -16,6 +16,8 @@ from kernelarc.cli import exit_code
 from kernelarc.engine import CampaignSettings, _targets, record, run
 from kernelarc.genomes import InputError, Status
 
+RECORDINGS = Path(__file__).parent.parent.parent / "bench" / "results" / "recordings"
+
 
 @pytest.fixture(autouse=True)
 def scripted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -97,6 +99,15 @@ def test_an_interruption_writes_what_there_is(
     assert exit_code([*words, "-o", "part.json"]) == 3
     assert "Interrupted" in capsys.readouterr().out
     assert 0 < load_recording("part.json").counts.ok < 1500
+
+
+@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.json.gz")), ids=lambda path: path.name)
+def test_recordings_of_gpus_are_large_enough_to_search(path: Path) -> None:
+    read = load_recording(path)
+    assert read.counts.ok >= 1500 and read.checked >= 5000 and not read.counts.torn
+    assert read.environment.identity["device"] == "NVIDIA H200"
+    first = read.answer(read.seeds[0].genome)
+    assert first is not None and first.status is Status.OK
 
 
 def test_bad_places_and_counts_are_refused_before_anything_runs(tmp_path: Path) -> None:
