@@ -27,10 +27,10 @@ def _memory(host: HostShape) -> tuple[Gene, ...]:
     genes: tuple[Gene, ...] = (
         PowerOfTwo(
             name="vec",
-            low=2,
-            high=max(host.vector_floats, 4),
+            low=host.vector_floats // 2,
+            high=host.vector_floats,
             strategy=owner,
-            description="Floats in a vector.",
+            description="Floats in a vector: a whole register or half of one.",
         ),
         Choice(
             name="prefetch",

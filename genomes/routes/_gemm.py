@@ -33,10 +33,10 @@ def _tiles(host: HostShape) -> tuple[Gene, ...]:
         ),
         PowerOfTwo(
             name="vec",
-            low=2,
-            high=max(host.vector_floats, 4),
+            low=host.vector_floats // 2,
+            high=host.vector_floats,
             strategy=Strategy.MEMORY,
-            description="Floats in a vector.",
+            description="Floats in a vector: a whole register or half of one.",
         ),
         Choice(
             name="mc",
