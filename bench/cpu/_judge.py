@@ -36,6 +36,9 @@ TIMING_S = 0.15
 HOPELESS = 2.0
 """Slower than the limit by this factor in its first full run: not timed further."""
 
+_FIRST_TOUCH_US = 2000.0
+"""What a first run may lose to pages that nobody touched before."""
+
 _SHORT_S = 1e-3
 
 FILL_S = 60.0
@@ -152,7 +155,7 @@ def _run_on_other_values(
 
 
 def _hopeless(first_us: float, limit_us: float | None) -> bool:
-    return limit_us is not None and first_us > HOPELESS * limit_us
+    return limit_us is not None and first_us > HOPELESS * limit_us + _FIRST_TOUCH_US
 
 
 def launches_for(run_us: float, slots: int) -> int:

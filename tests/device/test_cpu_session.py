@@ -115,6 +115,7 @@ def test_what_is_clearly_slower_is_censored_and_a_bound(session: Session) -> Non
     (evaluation,) = session.collect()
     assert evaluation.measurement is not None and evaluation.measurement.censored
     assert len(evaluation.measurement.samples) < 5
+    assert evaluation.measurement.objective == min(evaluation.measurement.samples)
 
 
 def test_a_second_session_finds_the_binaries(tmp_path: Path, problem: Problem) -> None:
