@@ -44,7 +44,9 @@ def wheel(source: Path) -> Path:
 
 
 def _expected(source: Path) -> set[str]:
-    files = {f"kernelarc/{name}" for name in ("__init__.py", "__main__.py", "py.typed")}
+    files = {
+        f"kernelarc/{name}" for name in ("__init__.py", "__main__.py", "runtime.py", "py.typed")
+    }
     for folder in FOLDERS:
         for path in (source / folder).rglob("*"):
             name = str(path.relative_to(source))
