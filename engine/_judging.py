@@ -31,8 +31,8 @@ from kernelarc.genomes import (
 from kernelarc.storage import ContestRecord, Entry
 
 _SCREENING_ROUNDS = 5
-# What is slower than a child by more than this needs no interleaved rounds to be called so.
-_FAR_PARENT = 1.15
+# What is slower by more than this needs no interleaved rounds to be called so.
+_FAR = 1.15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,21 +96,31 @@ class Judge:
         self, arena: Arena, judged: Judged, incumbent: Judged
     ) -> tuple[Verdict, ContestRecord | None]:
         crash_point("before-confirm")
-        if not self._promising(arena, judged, incumbent):
-            crash_point("after-confirm")
-            return Verdict.ACCEPT, None
-        k = arena.ledger.tried + 1
-        # Level 0.01 / (k (k + 1)) for the k-th claim: all claims of a campaign together stay
-        # below 0.01, so that even twenty campaigns on nothing end without a KEEP.
-        claims = 5 * k * (k + 1)
-        contest = self._session.contest(
-            arena.workload,
-            self._contenders(arena, judged, incumbent),
-            rounds=max(self._rules.confirm_rounds, rounds_needed(claims=claims)),
-        )
-        speedup = contest_speedup(contest, judged, incumbent, claims=claims)
-        verdict = self._by_value(speedup) if speedup is not None else Verdict.REVERT
+        found = None
+        if self._promising(arena, judged, incumbent):
+            found = self._contested(arena, judged, incumbent)
         crash_point("after-confirm")
+        return found or (Verdict.ACCEPT, None)
+
+    def _contested(
+        self, arena: Arena, judged: Judged, incumbent: Judged
+    ) -> tuple[Verdict, ContestRecord]:
+        """Try a claim: in few rounds where the gain is large, in more where it is not.
+
+        Level 0.01 / (k (k + 1)) for the k-th claim, halved for its two contests: all claims of a
+        campaign together stay below 0.01, so that even twenty campaigns on nothing end without
+        a KEEP.
+        """
+        k = arena.ledger.tried + 1
+        claims = 10 * k * (k + 1)
+        least = rounds_needed(claims=claims)
+        contenders = self._contenders(arena, judged, incumbent)
+        for rounds in (least, max(self._rules.confirm_rounds, least)):
+            contest = self._session.contest(arena.workload, contenders, rounds=rounds)
+            speedup = contest_speedup(contest, judged, incumbent, claims=claims)
+            verdict = self._by_value(speedup) if speedup is not None else Verdict.REVERT
+            if speedup is None or verdict is Verdict.KEEP or not self._gains(speedup):
+                break
         return verdict, ContestRecord(
             purpose="confirm",
             workload=arena.key,
@@ -121,6 +131,9 @@ class Judge:
             upheld=verdict is Verdict.KEEP,
         )
 
+    def _gains(self, speedup: Estimate) -> bool:
+        return speedup.value > 1.0 + self._rules.margin
+
     def _promising(self, arena: Arena, judged: Judged, incumbent: Judged) -> bool:
         """Tell from a short contest whether a claim is worth a long one.
 
@@ -128,10 +141,12 @@ class Judge:
         contest only ever drops claims, and none of its samples counts in the long one: it costs
         no confidence. One that fails here goes on, so that the long contest records it.
         """
+        if exact_speedup(judged, incumbent).value > _FAR:
+            return True
         genomes = [judged.evaluation.candidate.genome, incumbent.evaluation.candidate.genome]
         contest = self._session.contest(arena.workload, genomes, rounds=_SCREENING_ROUNDS)
         speedup = contest_speedup(contest, judged, incumbent, claims=1)
-        return speedup is None or speedup.value > 1.0 + self._rules.margin
+        return speedup is None or self._gains(speedup)
 
     def _contenders(self, arena: Arena, judged: Judged, incumbent: Judged) -> list[Genome]:
         """Return who takes part: the parent only where its time is near, and so in question."""
@@ -139,7 +154,7 @@ class Judge:
         parent = arena.parent_of(judged)
         if parent is None or parent.evaluation.candidate.genome in genomes:
             return genomes
-        if exact_speedup(judged, parent).value > _FAR_PARENT:
+        if exact_speedup(judged, parent).value > _FAR:
             return genomes
         return [*genomes, parent.evaluation.candidate.genome]
 
@@ -233,7 +248,7 @@ class Attributor:
         near = {
             gene: job.reverts[gene]
             for gene in tried
-            if arena.objectives[job.reverts[gene].fingerprint] < limit * _FAR_PARENT
+            if arena.objectives[job.reverts[gene].fingerprint] < limit * _FAR
         }
         if self._session.deterministic or not near:
             return tried, None
