@@ -67,8 +67,8 @@ static float all_packed_b[THREADS][PACKED_FLOATS_B] __attribute__((aligned(64)))
 #define STORE_ROW(i, to) COLS(STORE, NV, i, to)
 
 /* c[MR][NR] (row stride ldc) = sum over p of a.b, plus c itself when `add`, plus r when given. */
-static void tile(long depth_end, const float *restrict a, long lda, const float *restrict b,
-                 long ldb, float *restrict c, long ldc, int add, const float *restrict r) {
+APART void tile(long depth_end, const float *restrict a, long lda, const float *restrict b,
+                long ldb, float *restrict c, long ldc, int add, const float *restrict r) {
     ROWS(CLEAR_ROW, MR, 0)
 #if K_CHAINS > 1
     ROWS(CLEAR_ROW, MR, 1)
@@ -89,8 +89,8 @@ static void tile(long depth_end, const float *restrict a, long lda, const float 
 }
 
 /* A tile that hangs over the edge of C: computed aside, then the part that exists is copied. */
-static void edge_tile(long depth_end, const float *a, long lda, const float *b, long ldb, float *c,
-                      long ldc, int add, const float *r, long rows, long cols) {
+APART void edge_tile(long depth_end, const float *a, long lda, const float *b, long ldb, float *c,
+                     long ldc, int add, const float *r, long rows, long cols) {
     float aside[MR * NR] __attribute__((aligned(64)));
     tile(depth_end, a, lda, b, ldb, aside, NR, 0, NULL);
     for (long i = 0; i < rows; i++)
@@ -107,8 +107,8 @@ static void edge_tile(long depth_end, const float *a, long lda, const float *b, 
 #define PACK(i, p) to[(p) * MR + (i)] = a[(i) * lda + (p)];
 
 /* PACK_A: [depth][MR]; otherwise rows of KC floats, used for the ragged last rows only. */
-static void pack_rows(const float *restrict a, long lda, long rows, long depth,
-                      float *restrict to) {
+APART void pack_rows(const float *restrict a, long lda, long rows, long depth,
+                     float *restrict to) {
 #if PACK_A
     if (rows == MR) {
         for (long p = 0; p < depth; p++) { ROWS(PACK, MR, p) }
@@ -122,7 +122,7 @@ static void pack_rows(const float *restrict a, long lda, long rows, long depth,
 #endif
 }
 
-static void pack_cols(const float *b, long ldb, long cols, long depth, float *to) {
+APART void pack_cols(const float *b, long ldb, long cols, long depth, float *to) {
     if (cols == NR) {
         for (long p = 0; p < depth; p++)
             for (long j = 0; j < NR; j += VEC)
@@ -160,7 +160,7 @@ static void prepare_b(Region *g, long j0, long p0, long cols, long depth) {
 #define TILE_LOOP_m for (long i = 0; i < rows; i += MR)
 #define TILE_LOOP_n for (long j = 0; j < cols; j += NR)
 
-static void block(Region *g, long i0, long j0, long p0) {
+APART void block(Region *g, long i0, long j0, long p0) {
     const long rows = MIN(MC, g->m1 - i0), cols = MIN(NC, g->n1 - j0), depth = MIN(KC, g->k1 - p0);
     const int add = RESIDUAL_BEFORE || p0 > g->k0;
     const int residual_now = RESIDUAL_FIRST ? p0 == g->k0 : RESIDUAL_LAST && p0 + KC >= g->k1;

@@ -45,6 +45,8 @@ typedef float lanes __attribute__((vector_size(VEC * 4), aligned(4), may_alias))
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
+/* A function of its own: copies of it in its callers would cost compile time and gain nothing. */
+#define APART static __attribute__((noinline))
 #define MIN(x, y) ((x) < (y) ? (x) : (y))
 #define ROUND_UP(x, step) (((x) + (step) - 1) / (step) * (step))
 
