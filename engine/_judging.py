@@ -30,7 +30,7 @@ from kernelarc.genomes import (
 )
 from kernelarc.storage import ContestRecord, Entry
 
-_SCREENING_ROUNDS = 5
+_SCREENING_ROUNDS, _SCREENING_WINS = 5, 4
 # What is slower by more than this needs no interleaved rounds to be called so.
 _FAR = 1.15
 
@@ -83,7 +83,8 @@ class Judge:
         if self._session.deterministic:
             return self._by_value(exact_speedup(judged, incumbent)), None
         assert evaluation.measurement is not None
-        if evaluation.measurement.censored or exact_speedup(judged, incumbent).value <= 1.0:
+        claims = evaluation.measurement.objective < arena.ledger.bar(incumbent)
+        if evaluation.measurement.censored or not claims:
             return self._by_value(exact_speedup(judged, incumbent), claims=False), None
         return self._confirm(arena, judged, incumbent)
 
@@ -146,7 +147,10 @@ class Judge:
         genomes = [judged.evaluation.candidate.genome, incumbent.evaluation.candidate.genome]
         contest = self._session.contest(arena.workload, genomes, rounds=_SCREENING_ROUNDS)
         speedup = contest_speedup(contest, judged, incumbent, claims=1)
-        return speedup is None or self._gains(speedup)
+        if speedup is None:
+            return True
+        wins = sum(row[0] < row[1] for row in contest.samples)
+        return self._gains(speedup) and wins >= _SCREENING_WINS
 
     def _contenders(self, arena: Arena, judged: Judged, incumbent: Judged) -> list[Genome]:
         """Return who takes part: the parent only where its time is near, and so in question."""

@@ -7,6 +7,7 @@ lose it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from statistics import median
 
 from kernelarc.genomes import Estimate, Judged
 from kernelarc.storage import ContestRecord
@@ -26,6 +27,9 @@ class Ledger:
         tried: How many claims were ever tried, the refused ones included: confirmations are
             corrected for it.
         refuted: Genomes whose claim an audit did not uphold, or that failed there.
+        bars: By genome, the least median that any contest gave it: what a challenger must look
+            faster than. A genome that was first timed in a slow moment would otherwise be
+            challenged by everything that comes near it.
         audited: Speed-up over the baseline (None without one) of genomes that an audit upheld.
     """
 
@@ -33,6 +37,7 @@ class Ledger:
     tried: int = 0
     refuted: set[str] = field(default_factory=set)
     audited: dict[str, Estimate | None] = field(default_factory=dict)
+    bars: dict[str, float] = field(default_factory=dict)
 
     def standing(self) -> list[Judged]:
         """Return the claims that no audit refuted, oldest first."""
@@ -55,8 +60,21 @@ class Ledger:
         """Take note of a contest: confirmations count as tries, audits uphold or refute."""
         if record.purpose == "confirm":
             self.tried += 1
+            self._lower_bar(record)
         elif record.purpose == "audit":
             self._audit(record)
+
+    def _lower_bar(self, record: ContestRecord) -> None:
+        name = record.against
+        if name in record.contest.names and name not in record.contest.failures:
+            found = median(record.contest.column(name))
+            self.bars[name] = min(found, self.bars.get(name, found))
+
+    def bar(self, claim: Judged) -> float:
+        """Return the objective below which a candidate claims to be faster than this one."""
+        assert claim.evaluation.measurement is not None
+        objective = claim.evaluation.measurement.objective
+        return min(objective, self.bars.get(fingerprint(claim), objective))
 
     def _audit(self, record: ContestRecord) -> None:
         if record.upheld:

@@ -98,3 +98,23 @@ def test_every_confirmation_counts_as_a_try() -> None:
             )
         )
     assert book.tried == 2
+
+
+def test_a_contest_lowers_the_bar_of_a_genome_that_was_timed_in_a_slow_moment() -> None:
+    book, claims = ledger()
+    best = claims[2]
+    assert book.bar(best) == 7.0
+    name = fingerprint(best)
+    for fast, slow in [(6.0, 6.2), (6.5, 6.4)]:
+        book.apply(
+            ContestRecord(
+                purpose="confirm",
+                workload="w",
+                subject="challenger",
+                against=name,
+                contest=Contest(names=("challenger", name), samples=((9.0, fast), (9.0, slow))),
+                speedup=None,
+                upheld=False,
+            )
+        )
+    assert book.bar(best) == 6.1
