@@ -7,6 +7,9 @@ import math
 from kernelarc.bench import paired_speedup
 from kernelarc.genomes import Contest, Estimate, Judged
 
+# What is slower by more than this needs no interleaved rounds to be called so.
+FAR = 1.15
+
 
 def exact_speedup(judged: Judged, over: Judged) -> Estimate:
     """Return the ratio of two objectives as an estimate without spread (deterministic devices)."""

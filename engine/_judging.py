@@ -9,6 +9,7 @@ from kernelarc.bench import Session, rounds_needed
 from kernelarc.engine._arena import Arena
 from kernelarc.engine._attribution import Job, needed_changes, win
 from kernelarc.engine._compare import (
+    FAR,
     column_speedup,
     contest_speedup,
     exact_speedup,
@@ -31,8 +32,8 @@ from kernelarc.genomes import (
 from kernelarc.storage import ContestRecord, Entry
 
 _SCREENING_ROUNDS, _SCREENING_WINS = 5, 4
-# What is slower by more than this needs no interleaved rounds to be called so.
-_FAR = 1.15
+# What twice the rounds leave of an interval's half width, with a little hope.
+_TWICE_THE_ROUNDS = 0.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,12 +116,12 @@ class Judge:
         k = arena.ledger.tried + 1
         claims = 10 * k * (k + 1)
         least = rounds_needed(claims=claims)
-        contenders = self._contenders(arena, judged, incumbent)
+        contenders = [judged.evaluation.candidate.genome, incumbent.evaluation.candidate.genome]
         for rounds in (least, max(self._rules.confirm_rounds, least)):
             contest = self._session.contest(arena.workload, contenders, rounds=rounds)
             speedup = contest_speedup(contest, judged, incumbent, claims=claims)
             verdict = self._by_value(speedup) if speedup is not None else Verdict.REVERT
-            if speedup is None or verdict is Verdict.KEEP or not self._gains(speedup):
+            if speedup is None or verdict is Verdict.KEEP or not self._within_reach(speedup):
                 break
         return verdict, ContestRecord(
             purpose="confirm",
@@ -132,6 +133,11 @@ class Judge:
             upheld=verdict is Verdict.KEEP,
         )
 
+    def _within_reach(self, speedup: Estimate) -> bool:
+        """Tell whether twice the rounds could lift the lower bound over the margin."""
+        needed = speedup.value - (1.0 + self._rules.margin)
+        return needed > 0 and _TWICE_THE_ROUNDS * (speedup.value - speedup.low) < needed
+
     def _gains(self, speedup: Estimate) -> bool:
         return speedup.value > 1.0 + self._rules.margin
 
@@ -142,7 +148,7 @@ class Judge:
         contest only ever drops claims, and none of its samples counts in the long one: it costs
         no confidence. One that fails here goes on, so that the long contest records it.
         """
-        if exact_speedup(judged, incumbent).value > _FAR:
+        if exact_speedup(judged, incumbent).value > FAR:
             return True
         genomes = [judged.evaluation.candidate.genome, incumbent.evaluation.candidate.genome]
         contest = self._session.contest(arena.workload, genomes, rounds=_SCREENING_ROUNDS)
@@ -151,16 +157,6 @@ class Judge:
             return True
         wins = sum(row[0] < row[1] for row in contest.samples)
         return self._gains(speedup) and wins >= _SCREENING_WINS
-
-    def _contenders(self, arena: Arena, judged: Judged, incumbent: Judged) -> list[Genome]:
-        """Return who takes part: the parent only where its time is near, and so in question."""
-        genomes = [judged.evaluation.candidate.genome, incumbent.evaluation.candidate.genome]
-        parent = arena.parent_of(judged)
-        if parent is None or parent.evaluation.candidate.genome in genomes:
-            return genomes
-        if exact_speedup(judged, parent).value > _FAR:
-            return genomes
-        return [*genomes, parent.evaluation.candidate.genome]
 
     def follow_up(self) -> list[Entry]:
         """Return the conclusions that the newest verdicts lead to: traps and their retractions.
@@ -252,7 +248,7 @@ class Attributor:
         near = {
             gene: job.reverts[gene]
             for gene in tried
-            if arena.objectives[job.reverts[gene].fingerprint] < limit * _FAR
+            if arena.objectives[job.reverts[gene].fingerprint] < limit * FAR
         }
         if self._session.deterministic or not near:
             return tried, None

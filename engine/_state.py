@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from kernelarc.engine._arena import Arena
 from kernelarc.engine._attribution import plan_job
-from kernelarc.engine._compare import contest_speedup, exact_speedup
+from kernelarc.engine._compare import FAR, contest_speedup, exact_speedup
 from kernelarc.engine._observer import Counts
 from kernelarc.engine._pool import ConclusionPool
 from kernelarc.engine._sharing import memory_of
@@ -23,6 +23,7 @@ from kernelarc.engine._traps import ClosedRegion
 from kernelarc.genomes import (
     Candidate,
     Conclusion,
+    Estimate,
     Evaluation,
     Judged,
     Status,
@@ -152,15 +153,21 @@ class CampaignState:
             arena.credit_keep(judged.evaluation.candidate.island, math.log(max(gain, 1.0)))
         if parent is None:
             return
-        speedup = (
-            contest_speedup(self._contest.contest, judged, parent, claims=1)
-            if self._contest is not None
-            else None
-        ) or exact_speedup(judged, parent)
+        speedup = self._over_parent(judged, parent)
+        if speedup is None:
+            return
         space = arena.space_of(judged.evaluation.candidate.genome)
         job = plan_job(judged, parent, space, speedup)
         if job is not None and speedup.low > 1.0:
             arena.attribution.push(job)
+
+    def _over_parent(self, judged: Judged, parent: Judged) -> Estimate | None:
+        """Return the gain over the parent; None where it is near and was not in the contest."""
+        exact = exact_speedup(judged, parent)
+        if self._contest is None:  # a deterministic device
+            return exact
+        found = contest_speedup(self._contest.contest, judged, parent, claims=1)
+        return found or (exact if exact.value > FAR else None)
 
     def _contested(self, record: ContestRecord) -> None:
         arena = self.arenas[record.workload]

@@ -7,14 +7,14 @@ store=$folder/kernelarc.db
 
 echo "== gemm 1024 x 1024 x 1024, float32, on all cores (baseline: the BLAS that NumPy uses)"
 "$kernelarc" run gemm --device cpu --set M=1024 --set N=1024 --set K=1024 \
-  --budget 305 --seed 1 --store "$store" --log "$folder/gemm.log"
+  --budget 303 --audit-rounds 25 --seed 1 --store "$store" --log "$folder/gemm.log"
 "$kernelarc" export "$store" --format json -o "$folder/gemm.json"
 "$kernelarc" export "$store" --format c-header -o "$folder/gemm.h"
 
 echo
 echo "== add_rmsnorm 4096 x 4096, float32 (baseline: NumPy's best expression)"
 "$kernelarc" run add_rmsnorm --device cpu --set rows=4096 --set hidden=4096 \
-  --budget 60 --seed 1 --store "$store" --log "$folder/add_rmsnorm.log"
+  --budget 30 --audit-rounds 20 --seed 1 --store "$store" --log "$folder/add_rmsnorm.log"
 "$kernelarc" export "$store" --format json -o "$folder/add_rmsnorm.json"
 "$kernelarc" export "$store" --format c-header -o "$folder/add_rmsnorm.h"
 
