@@ -24,7 +24,7 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
-run: $(READY) ## search two real kernels on this CPU, audit and export the winners (under 4 minutes)
+run: $(READY) ## search two real kernels on this CPU, audit and export the winners (about 5 minutes on 2 cores)
 	@bash tools/first_campaigns.sh $(BIN)/kernelarc run/$$(date +%Y%m%d-%H%M%S)
 
 lint: $(READY)
