@@ -21,6 +21,23 @@ def exact_speedup(judged: Judged, over: Judged) -> Estimate:
     return Estimate(value=ratio, low=ratio, high=ratio, n=n)
 
 
+def unpaired_speedup(judged: Judged, over: Judged) -> Estimate:
+    """Return the ratio of two medians that were not timed side by side.
+
+    The interval is the widest that the samples allow: slowest against fastest. Where even that
+    lies above 1, no pairing is needed to call one faster.
+    """
+    mine, theirs = judged.evaluation.measurement, over.evaluation.measurement
+    if mine is None or theirs is None:
+        raise ValueError("a speed-up needs two measured evaluations")
+    return Estimate(
+        value=theirs.objective / mine.objective,
+        low=min(theirs.samples) / max(mine.samples),
+        high=max(theirs.samples) / min(mine.samples),
+        n=min(len(mine.samples), len(theirs.samples)),
+    )
+
+
 def column_speedup(contest: Contest, challenger: str, over: str, *, claims: int) -> Estimate | None:
     """Return how much faster one contender is than another, from their paired rounds.
 

@@ -15,7 +15,12 @@ from dataclasses import dataclass, field
 
 from kernelarc.engine._arena import Arena
 from kernelarc.engine._attribution import plan_job
-from kernelarc.engine._compare import FAR, contest_speedup, exact_speedup
+from kernelarc.engine._compare import (
+    FAR,
+    contest_speedup,
+    exact_speedup,
+    unpaired_speedup,
+)
 from kernelarc.engine._observer import Counts
 from kernelarc.engine._pool import ConclusionPool
 from kernelarc.engine._sharing import memory_of
@@ -163,11 +168,11 @@ class CampaignState:
 
     def _over_parent(self, judged: Judged, parent: Judged) -> Estimate | None:
         """Return the gain over the parent; None where it is near and was not in the contest."""
-        exact = exact_speedup(judged, parent)
         if self._contest is None:  # a deterministic device
-            return exact
+            return exact_speedup(judged, parent)
         found = contest_speedup(self._contest.contest, judged, parent, claims=1)
-        return found or (exact if exact.value > FAR else None)
+        apart = unpaired_speedup(judged, parent)
+        return found or (apart if apart.value > FAR else None)
 
     def _contested(self, record: ContestRecord) -> None:
         arena = self.arenas[record.workload]
