@@ -152,6 +152,8 @@ def test_worker_dies_with_its_parent_whatever_it_is_doing() -> None:
         parent.wait()
         assert wait_for(lambda: not alive(pid), 5.0)
     finally:
+        parent.kill()
+        parent.wait()
         parent.stdout.close()
         if alive(pid):
             os.kill(pid, signal.SIGKILL)
@@ -160,7 +162,10 @@ def test_worker_dies_with_its_parent_whatever_it_is_doing() -> None:
 def _armed(pid: int) -> bool:
     """Tell whether one of the process's descriptors raises a signal (O_ASYNC is 0o20000)."""
     for info in Path(f"/proc/{pid}/fdinfo").glob("*"):
-        flags = info.read_text().splitlines()[1].split()[1]
+        try:
+            flags = info.read_text().splitlines()[1].split()[1]
+        except OSError:  # it was closed meanwhile
+            continue
         if int(flags, 8) & 0o20000:
             return True
     return False
