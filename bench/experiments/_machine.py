@@ -18,7 +18,8 @@ def with_machine(figures: dict[str, Any]) -> dict[str, Any]:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": len(os.sched_getaffinity(0)),
         "environment": dict(environment.identity),
-        "observations": dict(environment.observations),
+        # Where things lie on one person's disk says nothing to anybody else.
+        "observations": {k: v for k, v in environment.observations.items() if "path" not in k},
         **figures,
     }
 
