@@ -67,7 +67,7 @@ class Session(ABC):
     Attributes:
         device: The device's name.
         deterministic: As on the device.
-        environment: Where this session measures.
+        environment: Where it measures.
         problem: What it evaluates.
         window: How many candidates it likes to have in flight at once.
         lag: Rounds that proposing may run ahead of telling: 0 is a barrier after every round.

@@ -114,7 +114,7 @@ class CpuSession(Session):
 
     def _known(self, fingerprint: str) -> Workload:
         if fingerprint not in self._workloads:
-            raise InputError(f"workload {fingerprint!r} is none of this session's problem")
+            raise InputError(f"workload {fingerprint!r} is none of the problem that is open")
         return self._workloads[fingerprint]
 
     def seeds(self, workload: Workload) -> tuple[Proposal, ...]:
@@ -235,7 +235,7 @@ class CpuSession(Session):
         return {"binary": built.binary, **same}
 
     def _limit_us(self, workload: str) -> float | None:
-        """Return the incumbent's time; what this session measured counts as well."""
+        """Return the incumbent's time; what was measured since it was opened counts as well."""
         known = [t for t in (self._limit.get(workload), self._best.get(workload)) if t is not None]
         return min(known, default=None)
 

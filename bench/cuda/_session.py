@@ -169,7 +169,7 @@ class CudaSession(Session):
     def _place(self, workload: Workload) -> int:
         place = self._places.get(workload.fingerprint)
         if place is None:
-            raise InputError(f"workload {workload.label!r} is not one of this session's problem")
+            raise InputError(f"workload {workload.label!r} is not one of the problem that is open")
         return place
 
     def spaces(self, workload: Workload) -> Mapping[str, Space]:
