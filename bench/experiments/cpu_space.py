@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,7 @@ def main() -> None:
         best = climbed(session, workload, space, min(evaluations, key=objective))
         genome = best.candidate.genome
         report = {
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "workload": workload.label,
             "environment": dict(session.environment.identity),
             "observations": dict(session.observe()),
