@@ -1,0 +1,24 @@
+"""Which compiled routes come with the package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from kernelarc.genomes._operators import Operator
+from kernelarc.genomes.kernels._kernel_route import KernelRoute
+
+_MAKERS: tuple[str, ...] = ()
+"""``module:function`` each; the function takes an operator and returns a route or None."""
+
+
+def kernel_routes(operator: Operator) -> tuple[KernelRoute, ...]:
+    """Return the packaged routes that can implement an operator, recognised by its structure."""
+    found = []
+    for place in _MAKERS:
+        module, _, name = place.partition(":")
+        make: Callable[[Operator], KernelRoute | None] = getattr(import_module(module), name)
+        route = make(operator)
+        if route is not None:
+            found.append(route)
+    return tuple(found)
