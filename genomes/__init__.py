@@ -48,6 +48,7 @@ from kernelarc.genomes._records import (
 from kernelarc.genomes._space import Space, SpaceSize
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes._strategy_rules import assign_strategies
+from kernelarc.genomes._widening import as_seen, widened
 from kernelarc.genomes.routes._cublaslt import (
     LT_ATTRIBUTES,
     LT_ROUTE,
@@ -130,6 +131,7 @@ __all__ = [
     "Workload",
     "allele_from_json",
     "allele_text",
+    "as_seen",
     "assign_strategies",
     "axis_values",
     "builtin_operators",
@@ -152,6 +154,7 @@ __all__ = [
     "nearest",
     "recognised_matmul",
     "same_allele",
+    "widened",
     "with_job_options",
     "workspace_levels_mib",
 ]
