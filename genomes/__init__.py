@@ -16,7 +16,7 @@ from kernelarc.genomes._constraints import (
     ExpressionConstraint,
     PredicateConstraint,
 )
-from kernelarc.genomes._definitions import load_definition, load_problem, load_workloads
+from kernelarc.genomes._definitions import load_definition
 from kernelarc.genomes._errors import (
     IllegalGenomeError,
     InputError,
@@ -30,6 +30,7 @@ from kernelarc.genomes._gene import Gene, When
 from kernelarc.genomes._genes import Boolean, Choice, IntegerRange, Permutation, PowerOfTwo
 from kernelarc.genomes._genome import Genome
 from kernelarc.genomes._operators import Axis, Operator, Problem, TensorSpec, Tolerance, Workload
+from kernelarc.genomes._packaged import packaged_problem, packaged_problems
 from kernelarc.genomes._records import (
     Candidate,
     Conclusion,
@@ -49,6 +50,7 @@ from kernelarc.genomes._space import Space, SpaceSize
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes._strategy_rules import assign_strategies
 from kernelarc.genomes._widening import as_seen, widened
+from kernelarc.genomes._workloads import load_problem, load_workloads
 from kernelarc.genomes.routes._cublaslt import (
     LT_ATTRIBUTES,
     LT_ROUTE,
@@ -152,6 +154,8 @@ __all__ = [
     "matmul_problem",
     "matmul_target",
     "nearest",
+    "packaged_problem",
+    "packaged_problems",
     "recognised_matmul",
     "same_allele",
     "widened",

@@ -37,9 +37,11 @@ def axis_values(operator: Operator, workload: Workload) -> dict[str, int]:
         if name not in operator.axes:
             raise InputError(f"{where} has no axis {name!r}{nearest(name, operator.axes)}")
     values: dict[str, int] = {}
-    for name, axis in operator.axes.items():
-        values[name] = _value(axis, workload, values, where)
-    return values
+    for last in (False, True):  # an expr axis may name any other axis, and earlier expr axes
+        for name, axis in operator.axes.items():
+            if (axis.kind == "expr") is last:
+                values[name] = _value(axis, workload, values, where)
+    return {name: values[name] for name in operator.axes}
 
 
 def _value(axis: Axis, workload: Workload, earlier: Mapping[str, int], where: str) -> int:

@@ -10,9 +10,10 @@ from types import MappingProxyType
 from typing import Any
 
 from kernelarc.genomes._axes import axis_values, checked_axis, evaluate_over_axes
-from kernelarc.genomes._definitions import operator_from_json, tolerance_from_json
+from kernelarc.genomes._definitions import operator_from_json
 from kernelarc.genomes._errors import InputError, nearest
 from kernelarc.genomes._operators import Operator, Problem, Workload
+from kernelarc.genomes._workloads import tolerance_from_json
 
 NAMES = ("gemm", "add_rmsnorm")
 

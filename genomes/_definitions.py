@@ -1,4 +1,4 @@
-"""Reading SOL-ExecBench definitions and workloads into Operator and Workload.
+"""Reading a SOL-ExecBench ``definition.json`` into an Operator.
 
 Beyond the schema we read, and others ignore: ``flops`` and ``bytes_moved`` of a definition
 (arithmetic over axes) and ``optional`` of an input.
@@ -7,16 +7,16 @@ Beyond the schema we read, and others ignore: ``flops`` and ``bytes_moved`` of a
 from __future__ import annotations
 
 import ast
-import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from kernelarc.genomes._axes import amount_names, axis_values, checked_axis
-from kernelarc.genomes._errors import InputError, nearest
-from kernelarc.genomes._expressions import compile_expression
-from kernelarc.genomes._operators import Axis, Operator, Problem, TensorSpec, Tolerance, Workload
+from kernelarc.genomes._axes import AXIS_LIMIT, amount_names
+from kernelarc.genomes._errors import nearest
+from kernelarc.genomes._expressions import Expression, compile_expression
+from kernelarc.genomes._json_source import Node, parsed, plain, read_text
+from kernelarc.genomes._operators import Axis, Operator, TensorSpec
 
 DTYPES = (
     "float64",
@@ -33,45 +33,19 @@ DTYPES = (
     "int8",
     "bool",
 )
-FILLS = ("random", "scalar", "safetensors", "custom")
+AXIS_KINDS = ("const", "var", "expr")
+WHOLE = f"a whole number from 1 to {AXIS_LIMIT}"
 
 
 def load_definition(path: str | Path) -> Operator:
     """Read a ``definition.json``.
 
     Raises:
-        InputError: The file is missing, not JSON, or no definition; the message says where.
+        InputError: The file is missing, not JSON, or no definition; the message says on which
+            line, in which field, and what is allowed there.
     """
     path = Path(path)
-    return operator_from_json(_json(_text(path), str(path)), str(path))
-
-
-def load_workloads(path: str | Path, operator: Operator) -> tuple[Workload, ...]:
-    """Read a ``workload.jsonl`` of an operator, one workload a line, empty lines aside.
-
-    Raises:
-        InputError: The file is missing or holds none, or a line is no workload of the operator.
-    """
-    path = Path(path)
-    found = []
-    for number, line in enumerate(_text(path).splitlines(), start=1):
-        if line.strip():
-            where = f"{path}, line {number}"
-            found.append(workload_from_json(_json(line, where), operator, where))
-    if not found:
-        raise InputError(f"{path} holds no workloads; one JSON object a line is needed")
-    return tuple(found)
-
-
-def load_problem(folder: str | Path) -> Problem:
-    """Read a problem folder: its ``definition.json`` and its ``workload.jsonl``.
-
-    Raises:
-        InputError: One is missing or malformed.
-    """
-    folder = Path(folder)
-    operator = load_definition(folder / "definition.json")
-    return Problem(operator=operator, workloads=load_workloads(folder / "workload.jsonl", operator))
+    return _operator(parsed(read_text(path), str(path)))
 
 
 def operator_from_json(content: object, where: str) -> Operator:
@@ -80,242 +54,195 @@ def operator_from_json(content: object, where: str) -> Operator:
     Raises:
         InputError: A field is missing or malformed; the message starts with ``where``.
     """
-    fields = _object(content, where)
-    axes = {name: _axis(name, spec, where) for name, spec in _section(fields, "axes", where)}
+    return _operator(plain(content, where))
+
+
+def _operator(node: Node) -> Operator:
+    node.members("a definition: name, axes, inputs, outputs, reference")
+    axes = _axes(node)
+    inputs = _tensors(node, "inputs", axes)
     operator = Operator(
-        name=_required_text(fields, "name", where),
+        name=node.need("name", "a text").text(),
         axes=axes,
-        inputs=_tensors(fields, "inputs", axes, where),
-        outputs=_tensors(fields, "outputs", axes, where),
-        reference=_reference(fields, where),
-        flops=_text_or_none(fields, "flops", where),
-        bytes_moved=_text_or_none(fields, "bytes_moved", where),
-        op_type=_text_or_none(fields, "op_type", where) or "",
-        description=_text_or_none(fields, "description", where) or "",
+        inputs=inputs,
+        outputs=_tensors(node, "outputs", axes),
+        reference=_reference(node, [spec.name for spec in inputs]),
+        flops=_optional_text(node, "flops") or None,
+        bytes_moved=_optional_text(node, "bytes_moved") or None,
+        op_type=_optional_text(node, "op_type"),
+        description=_optional_text(node, "description"),
+        custom_inputs=_entrypoint(node),
     )
-    _check_expressions(operator, where)
+    _check_names(node, operator)
+    _optional_text(node, "hf_id")
+    _check_amounts(node, operator)
     return operator
 
 
-def workload_from_json(content: object, operator: Operator, where: str) -> Workload:
-    """Turn one workload's JSON object into a Workload of the operator.
-
-    Raises:
-        InputError: It binds other axes than the operator's, or a field is malformed.
-    """
-    fields = _object(content, where)
-    axes = {
-        name: checked_axis(name, value, where)
-        for name, value in _section(fields, "axes", where)
-        if operator.axes.get(name, Axis(name=name, kind="var")).kind == "var"
-    }
-    workload = Workload(
-        operator=operator.fingerprint,
-        axes=axes,
-        uuid=_text_or_none(fields, "uuid", where) or "",
-        inputs={
-            name: _fill(name, spec, operator, where)
-            for name, spec in _section(fields, "inputs", where, required=False)
-        },
-        tolerance=tolerance_from_json(fields.get("tolerance"), where),
-    )
-    try:
-        axis_values(operator, workload)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
-    return workload
+def _optional_text(node: Node, name: str) -> str:
+    found = node.get(name)
+    return "" if found is None else found.text()
 
 
-def tolerance_from_json(content: object, where: str) -> Tolerance:
-    """Read a tolerance; None gives the schema's defaults.
-
-    Warns:
-        UserWarning: The file spells ``required_match_ratio``, which the schema ignores.
-    """
-    if content is None:
-        return Tolerance()
-    fields = _object(content, f"{where}: tolerance")
-    if "required_match_ratio" in fields:
-        warnings.warn(
-            f"{where}: 'required_match_ratio' is ignored; the schema's name is "
-            "'required_matched_ratio'",
-            UserWarning,
-            stacklevel=2,
-        )
-    cap = fields.get("max_error_cap")
-    return Tolerance(
-        max_atol=_number(fields, "max_atol", 1e-2, where),
-        max_rtol=_number(fields, "max_rtol", 1e-2, where),
-        required_matched_ratio=_number(fields, "required_matched_ratio", 0.99, where),
-        max_error_cap=None if cap is None else _number(fields, "max_error_cap", 0.0, where),
-        allow_negative_inf=fields.get("allow_negative_inf", False) is True,
-    )
+# Axes
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
-    except IsADirectoryError:
-        raise InputError(f"{path} is a folder; a file is needed there") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8 text") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+def _axes(node: Node) -> dict[str, Axis]:
+    section = node.need("axes", "an object of axes by name")
+    entries = section.members("axes by name")
+    kinds = {name: _axis_kind(entry) for name, entry in entries.items()}
+    usable = [name for name, kind in kinds.items() if kind != "expr"]
+    axes: dict[str, Axis] = {}
+    for name, entry in entries.items():
+        axes[name] = _axis(name, entry, kinds[name], usable)
+        usable += [name] if kinds[name] == "expr" else []
+    return axes
 
 
-def _json(text: str, where: str) -> object:
-    if not text.strip():
-        raise InputError(f"{where} is empty; JSON is needed")
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{where} is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
-        ) from None
-    except RecursionError:
-        raise InputError(f"{where} is nested too deeply") from None
-
-
-def _object(content: object, where: str) -> Mapping[str, Any]:
-    if not isinstance(content, dict):
-        raise InputError(f"{where} must be a JSON object, not {type(content).__name__}")
-    return content
-
-
-def _section(
-    fields: Mapping[str, Any], name: str, where: str, *, required: bool = True
-) -> list[tuple[str, Any]]:
-    if name not in fields:
-        if required:
-            raise InputError(f"{where} lacks the field {name!r}")
-        return []
-    return list(_object(fields[name], f"{where}: {name}").items())
-
-
-def _required_text(fields: Mapping[str, Any], name: str, where: str) -> str:
-    text = _text_or_none(fields, name, where)
-    if not text:
-        raise InputError(f"{where} lacks the field {name!r}")
-    return text
-
-
-def _text_or_none(fields: Mapping[str, Any], name: str, where: str) -> str | None:
-    value = fields.get(name)
-    if value is not None and not isinstance(value, str):
-        raise InputError(f"{where}: {name!r} must be a text, not {value!r}")
-    return value
-
-
-def _number(fields: Mapping[str, Any], name: str, default: float, where: str) -> float:
-    value = fields.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise InputError(f"{where}: tolerance {name!r} must be a number from 0 on, not {value!r}")
-    return float(value)
-
-
-def _axis(name: str, content: object, where: str) -> Axis:
-    fields = _object(content, f"{where}: axis {name!r}")
-    kind = fields.get("type")
-    if kind not in ("const", "var", "expr"):
-        raise InputError(
-            f"{where}: axis {name!r} has the type {kind!r}; it can be const, var or expr"
-        )
-    value = checked_axis(name, fields.get("value"), where) if kind == "const" else None
-    expression = _text_or_none(fields, "expression", where) if kind == "expr" else None
-    if kind == "expr" and not expression:
-        raise InputError(f"{where}: axis {name!r} lacks its expression")
+def _axis(name: str, node: Node, kind: str, usable: Sequence[str]) -> Axis:
+    value = expression = None
+    if kind == "const":
+        value = whole_axis(node.need("value", WHOLE))
+    if kind == "expr":
+        text = node.need("expression", "arithmetic over other axes")
+        expression = text.text("arithmetic over other axes: + - * / // % ** and parentheses")
+        text.checked(partial(_compiled, expression, usable, "the expression"))
     return Axis(
         name=name,
         kind=kind,
         value=value,
         expression=expression,
-        description=_text_or_none(fields, "description", where) or "",
+        description=_optional_text(node, "description"),
     )
 
 
-def _tensors(
-    fields: Mapping[str, Any], section: str, axes: Mapping[str, Axis], where: str
-) -> tuple[TensorSpec, ...]:
-    return tuple(
-        _tensor(name, spec, axes, f"{where}: {section} {name!r}")
-        for name, spec in _section(fields, section, where)
-    )
+def _compiled(text: str, known: Sequence[str], what: str) -> Expression:
+    return compile_expression(text, known, what=what, logic=False, noun="axis")
 
 
-def _tensor(name: str, content: object, axes: Mapping[str, Axis], where: str) -> TensorSpec:
-    fields = _object(content, where)
-    dtype = _required_text(fields, "dtype", where)
-    if dtype not in DTYPES:
-        raise InputError(f"{where} has the unknown dtype {dtype!r}{nearest(dtype, DTYPES)}")
+def _axis_kind(node: Node) -> str:
+    """Return the kind; where ``type`` is absent the other fields tell, as in the harness."""
+    fields = node.members("type, and value or expression")
+    if "type" in fields:
+        return fields["type"].chosen(AXIS_KINDS)
+    return "const" if "value" in fields else "expr" if "expression" in fields else "var"
+
+
+def whole_axis(node: Node) -> int:
+    """Return the value of an axis.
+
+    Raises:
+        InputError: It is not a whole number from 1 to ``AXIS_LIMIT``.
+    """
+    if type(node.value) is not int or not 1 <= node.value <= AXIS_LIMIT:
+        raise node.wrong(WHOLE)
+    return int(node.value)
+
+
+# Tensors
+
+
+def _tensors(node: Node, section: str, axes: Mapping[str, Axis]) -> tuple[TensorSpec, ...]:
+    found = node.need(section, "an object of tensors by name").members("tensors by name")
+    if section == "outputs" and not found:
+        raise node.need(section, "").wrong("an object with at least one output")
+    return tuple(_tensor(name, entry, axes) for name, entry in found.items())
+
+
+def _tensor(name: str, node: Node, axes: Mapping[str, Axis]) -> TensorSpec:
+    node.members("shape and dtype")
+    optional = node.get("optional")
     return TensorSpec(
         name=name,
-        shape=_shape(fields, axes, where),
-        dtype=dtype,
-        description=_text_or_none(fields, "description", where) or "",
-        optional=fields.get("optional", False) is True,
+        shape=_shape(node.need("shape", "a list of axis names, [] or null"), axes),
+        dtype=node.need("dtype", f"one of {', '.join(DTYPES)}").chosen(DTYPES),
+        description=_optional_text(node, "description"),
+        optional=optional is not None and optional.switch(),
     )
 
 
-def _shape(
-    fields: Mapping[str, Any], axes: Mapping[str, Axis], where: str
-) -> tuple[str, ...] | None:
-    if "shape" not in fields:
-        raise InputError(f"{where} lacks the field 'shape'")
-    shape = fields["shape"]
-    if shape is None:
+def _shape(node: Node, axes: Mapping[str, Axis]) -> tuple[str, ...] | None:
+    if node.value is None:
         return None
-    if not isinstance(shape, list) or not all(isinstance(d, str | int) for d in shape):
-        raise InputError(f"{where}: 'shape' must list axis names, not {shape!r}")
-    names = tuple(str(dimension) for dimension in shape)
-    for dimension in names:
-        if dimension not in axes and not dimension.isdecimal():
-            raise InputError(
-                f"{where} names the unknown axis {dimension!r}{nearest(dimension, axes)}"
+    names = []
+    for part in node.items("axis names and digit strings, or null for a Python scalar"):
+        name = part.text("an axis name, or digits in quotes")
+        if name not in axes and not name.isdecimal():
+            raise part.refused(f"names the unknown axis {name!r}{nearest(name, axes)}")
+        if name not in axes and not 1 <= int(name) <= AXIS_LIMIT:
+            raise part.wrong(f"an axis name, or {WHOLE} in quotes")
+        names.append(name)
+    return tuple(names)
+
+
+def _check_names(node: Node, operator: Operator) -> None:
+    """Refuse names that stand for two things."""
+    inputs = {spec.name for spec in operator.inputs}
+    for spec in operator.outputs:
+        if spec.name in inputs:
+            raise _entry(node, "outputs", spec.name).refused(
+                "is the name of an input too; an output needs a name of its own"
             )
-    return names
+    for spec in operator.inputs:
+        if spec.name in operator.axes:
+            raise _entry(node, "inputs", spec.name).refused(
+                "is the name of an axis too; an input needs a name of its own"
+            )
 
 
-def _reference(fields: Mapping[str, Any], where: str) -> str:
-    source = _required_text(fields, "reference", where)
+def _entry(node: Node, section: str, name: str) -> Node:
+    return node.need(section, "").need(name, "")
+
+
+# The reference
+
+
+def _reference(node: Node, inputs: list[str]) -> str:
+    entry = node.need("reference", "Python source with a top-level function 'run'")
+    source = entry.text("Python source with a top-level function 'run'")
+    run = _functions(entry, source).get("run")
+    if run is None:
+        raise entry.refused("has no top-level function 'run'; the schema asks for one")
+    taken = [argument.arg for argument in (*run.args.posonlyargs, *run.args.args)]
+    if taken != inputs:
+        raise entry.refused(
+            f"has a 'run' that takes ({', '.join(taken)}); its parameters must be the inputs in "
+            f"order: ({', '.join(inputs)})"
+        )
+    return source
+
+
+def _functions(entry: Node, source: str) -> dict[str, ast.FunctionDef]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             body = ast.parse(source).body
-    except (SyntaxError, ValueError) as error:
-        raise InputError(f"{where}: the reference is no Python ({error})") from None
-    names = {node.name for node in body if isinstance(node, ast.FunctionDef)}
-    if "run" not in names:
-        raise InputError(f"{where}: the reference has no top-level function 'run'")
-    return source
+    except SyntaxError as error:
+        raise entry.refused(
+            f"is no Python: {error.msg} in line {error.lineno} of the source"
+        ) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise entry.refused(f"is no Python: {error or 'nested too deeply'}") from None
+    return {part.name: part for part in body if isinstance(part, ast.FunctionDef)}
 
 
-def _fill(name: str, content: object, operator: Operator, where: str) -> Mapping[str, Any]:
-    known = [spec.name for spec in operator.inputs]
-    if name not in known:
-        raise InputError(f"{where}: there is no input {name!r}{nearest(name, known)}")
-    fields = _object(content, f"{where}: input {name!r}")
-    kind = fields.get("type")
-    if kind not in FILLS:
-        raise InputError(
-            f"{where}: input {name!r} has the type {kind!r}; it can be {', '.join(FILLS)}"
+def _entrypoint(node: Node) -> str:
+    entry = node.get("custom_inputs_entrypoint")
+    if entry is None:
+        return ""
+    name = entry.text("the name of a function in the reference")
+    functions = _functions(node.need("reference", ""), node.value["reference"])
+    if name not in functions:
+        raise entry.refused(
+            f"names {name!r}, which is no top-level function of the reference"
+            f"{nearest(name, functions)}"
         )
-    for needed in {"scalar": ("value",), "safetensors": ("path", "tensor_key")}.get(kind, ()):
-        if needed not in fields:
-            raise InputError(f"{where}: input {name!r} lacks the field {needed!r}")
-    return fields
+    return name
 
 
-def _check_expressions(operator: Operator, where: str) -> None:
+def _check_amounts(node: Node, operator: Operator) -> None:
     """Refuse arithmetic that no workload could make sense of, while the file is being read."""
-    earlier: list[str] = []
-    for axis in operator.axes.values():
-        if axis.expression is not None:
-            what = f"{where}: axis {axis.name!r} {axis.expression!r}"
-            compile_expression(axis.expression, earlier, what=what, logic=False, noun="axis")
-        earlier.append(axis.name)
     for name, text in (("flops", operator.flops), ("bytes_moved", operator.bytes_moved)):
         if text is not None:
-            what = f"{where}: {name} {text!r}"
-            compile_expression(text, amount_names(operator), what=what, logic=False, noun="axis")
+            names = amount_names(operator)
+            node.need(name, "").checked(partial(_compiled, text, names, "the arithmetic"))

@@ -69,6 +69,7 @@ class Operator:
         reference: Python source with a top-level ``run``, or None (a recorded space has none).
         flops: Arithmetic expression over axes, or None where unknown.
         bytes_moved: Least bytes through memory, as an expression over axes, or None.
+        custom_inputs: Function of the reference that makes all inputs, ``""`` where none does.
     """
 
     name: str
@@ -80,21 +81,21 @@ class Operator:
     bytes_moved: str | None = None
     op_type: str = ""
     description: str = ""
+    custom_inputs: str = ""
 
     @property
     def fingerprint(self) -> str:
         """Content fingerprint over everything that changes the job (not over descriptions)."""
-        return fingerprint_of(
-            canonical_json(
-                {
-                    "name": self.name,
-                    "axes": {n: [a.kind, a.value, a.expression] for n, a in self.axes.items()},
-                    "inputs": [[t.name, t.shape, t.dtype] for t in self.inputs],
-                    "outputs": [[t.name, t.shape, t.dtype] for t in self.outputs],
-                    "reference": self.reference,
-                }
-            )
-        )
+        content = {
+            "name": self.name,
+            "axes": {n: [a.kind, a.value, a.expression] for n, a in self.axes.items()},
+            "inputs": [[t.name, t.shape, t.dtype] for t in self.inputs],
+            "outputs": [[t.name, t.shape, t.dtype] for t in self.outputs],
+            "reference": self.reference,
+        }
+        if self.custom_inputs:
+            content["custom_inputs"] = self.custom_inputs
+        return fingerprint_of(canonical_json(content))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,8 @@ class Workload:
     Attributes:
         operator: Fingerprint of the operator.
         axes: Every var axis by name, all positive.
-        inputs: Per input name, how it is filled: ``{"type": "random"}`` and so on.
+        inputs: Per input name, how it is filled: ``{"type": "random"}`` and so on. Of a
+            safetensors file that was found, ``found_at`` is where; it does not count.
         options: Ours, beyond the schema: for example ``{"residual": True}``.
     """
 
@@ -124,7 +126,7 @@ class Workload:
                 {
                     "operator": self.operator,
                     "axes": dict(self.axes),
-                    "inputs": {k: dict(v) for k, v in self.inputs.items()},
+                    "inputs": {k: _without_place(v) for k, v in self.inputs.items()},
                     "tolerance": [
                         tolerance.max_atol,
                         tolerance.max_rtol,
@@ -143,6 +145,10 @@ class Workload:
         parts = [f"{name}={value}" for name, value in self.axes.items()]
         parts += [f"{name}={value}" for name, value in self.options.items() if value]
         return " ".join(parts) or (self.uuid or "default")
+
+
+def _without_place(fill: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fill.items() if name != "found_at"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

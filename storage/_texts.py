@@ -60,6 +60,7 @@ def operator_text(operator: Operator) -> str:
             "bytes_moved": operator.bytes_moved,
             "op_type": operator.op_type,
             "description": operator.description,
+            **({"custom_inputs": operator.custom_inputs} if operator.custom_inputs else {}),
         }
     )
 
@@ -96,6 +97,7 @@ def operator_from(text: str) -> Operator:
         bytes_moved=found["bytes_moved"],
         op_type=found["op_type"],
         description=found["description"],
+        custom_inputs=found.get("custom_inputs", ""),
     )
 
 

@@ -241,7 +241,7 @@ DEFINITION = """
 def _problem(folder: Path, body: str) -> Path:
     folder.mkdir()
     (folder / "definition.json").write_text(DEFINITION % ("task", body))
-    (folder / "workload.jsonl").write_text('{"uuid": "a", "axes": {"M": 128}}\n')
+    (folder / "workload.jsonl").write_text('{"uuid": "a", "axes": {"M": 128}, "inputs": {}}\n')
     return folder
 
 

@@ -51,7 +51,7 @@ WORKLOAD: Mapping[str, Any] = {
     "inputs": {
         "x": {"type": "random"},
         "scale": {"type": "scalar", "value": 2.0},
-        "bias": {"type": "custom"},
+        "bias": {"type": "random"},
         "table": {"type": "safetensors", "path": "t.safetensors", "tensor_key": "t"},
     },
     "tolerance": {"max_atol": 0.5, "required_matched_ratio": 0.9, "max_error_cap": 3},
@@ -131,76 +131,206 @@ def test_descriptions_do_not_change_an_operator(tmp_path: Path) -> None:
     assert load_definition(tmp_path / "definition.json").fingerprint == plain.fingerprint
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        ("name", ..., "lacks the field 'name'"),
-        ("name", 5, "'name' must be a text"),
-        ("axes", ..., "lacks the field 'axes'"),
-        ("axes", [], "axes must be a JSON object, not list"),
-        ("inputs", ..., "lacks the field 'inputs'"),
-        ("outputs", ..., "lacks the field 'outputs'"),
-        ("reference", ..., "lacks the field 'reference'"),
-        ("reference", "def run(:", "the reference is no Python"),
-        ("reference", "x = 1", "no top-level function 'run'"),
-        ("axes.rows", 5, "axis 'rows' must be a JSON object, not int"),
-        ("axes.rows.type", "variable", "it can be const, var or expr"),
-        ("axes.heads.value", 0, "whole number from 1 to 2147483647, not 0"),
-        ("axes.heads.value", 2.5, "not 2.5"),
-        ("axes.heads.value", True, "not True"),
-        ("axes.width.expression", "", "lacks its expression"),
-        ("axes.width.expression", "rows *", "does not parse"),
-        ("axes.width.expression", "rowss", "unknown axis 'rowss' \\(did you mean 'rows'"),
-        ("axes.width.expression", "width + 1", "unknown axis 'width'"),
-        ("axes.width.expression", "min(rows, 2)", "calls a function \\(min\\)"),
-        ("axes.width.expression", "rows > 2", "uses Compare"),
-        ("inputs.x.dtype", "bfloat17", "unknown dtype 'bfloat17' \\(did you mean 'bfloat16'"),
-        ("inputs.x.dtype", ..., "lacks the field 'dtype'"),
-        ("inputs.x.shape", ..., "lacks the field 'shape'"),
-        ("inputs.x.shape", "rows", "must list axis names"),
-        ("inputs.x.shape", ["rowz"], "unknown axis 'rowz' \\(did you mean 'rows'"),
-        ("inputs.x", None, "inputs 'x' must be a JSON object"),
-        ("flops", "rows * wide", "flops 'rows \\* wide' names the unknown axis 'wide'"),
-        ("bytes_moved", "open('x')", "calls a function"),
-    ],
-)
-def test_malformed_definitions_are_refused(
-    tmp_path: Path, path: str, value: object, message: str
+NOTHING = """no top-level function 'run'"""
+MALFORMED_DEFINITIONS: list[tuple[str, object, str, str]] = [
+    # what is changed, to what (... removes it), the field that is named, what is said of it
+    ("name", ..., "", "lacks the field 'name': a text"),
+    ("name", 5, "name", "must be a text that is not empty, not 5"),
+    ("name", " ", "name", "must be a text that is not empty"),
+    ("op_type", ["x"], "op_type", "must be a text that is not empty"),
+    ("description", 3, "description", "must be a text that is not empty"),
+    ("hf_id", {}, "hf_id", "must be a text that is not empty"),
+    ("axes", ..., "", "lacks the field 'axes': an object of axes by name"),
+    ("axes", [], "axes", "must be a JSON object (axes by name), not []"),
+    ("axes.rows", 5, "axes.rows", "must be a JSON object (type, and value or expression), not 5"),
+    ("axes.rows.type", "variable", "axes.rows.type", "must be one of const, var, expr (did"),
+    ("axes.rows.description", 1, "axes.rows.description", "must be a text"),
+    ("axes.heads.value", ..., "axes.heads", "lacks the field 'value': a whole number from 1 to"),
+    (
+        "axes.heads.value",
+        0,
+        "axes.heads.value",
+        "must be a whole number from 1 to 2147483647, not 0",
+    ),
+    ("axes.heads.value", -4, "axes.heads.value", "not -4"),
+    ("axes.heads.value", 2.5, "axes.heads.value", "not 2.5"),
+    ("axes.heads.value", True, "axes.heads.value", "not true"),
+    ("axes.heads.value", "4", "axes.heads.value", 'not "4"'),
+    ("axes.width.expression", ..., "axes.width", "lacks the field 'expression': arithmetic"),
+    ("axes.width.expression", "", "axes.width.expression", "must be arithmetic over other axes"),
+    ("axes.width.expression", "rows *", "axes.width.expression", "does not parse"),
+    ("axes.width.expression", "rowss", "axes.width.expression", "(did you mean 'rows'?)"),
+    ("axes.width.expression", "width + 1", "axes.width.expression", "unknown axis 'width'"),
+    ("axes.width.expression", "min(rows, 2)", "axes.width.expression", "calls a function (min)"),
+    ("axes.width.expression", "rows > 2", "axes.width.expression", "uses Compare"),
+    ("inputs", ..., "", "lacks the field 'inputs': an object of tensors by name"),
+    ("inputs", 7, "inputs", "must be a JSON object (tensors by name), not 7"),
+    ("inputs.x", None, "inputs.x", "must be a JSON object (shape and dtype), not null"),
+    ("inputs.x.dtype", "bfloat17", "inputs.x.dtype", "(did you mean 'bfloat16'?)"),
+    ("inputs.x.dtype", 16, "inputs.x.dtype", "must be one of float64, float32"),
+    ("inputs.x.dtype", ..., "inputs.x", "lacks the field 'dtype': one of float64, float32"),
+    ("inputs.x.shape", ..., "inputs.x", "lacks the field 'shape': a list of axis names"),
+    ("inputs.x.shape", "rows", "inputs.x.shape", "must be a list of axis names and digit strings"),
+    ("inputs.x.shape", ["rowz"], "inputs.x.shape[0]", "unknown axis 'rowz' (did you mean 'rows'?)"),
+    (
+        "inputs.x.shape",
+        ["rows", 3],
+        "inputs.x.shape[1]",
+        "an axis name, or digits in quotes",
+    ),
+    ("inputs.x.shape", ["0"], "inputs.x.shape[0]", "a whole number from 1 to 2147483647 in quotes"),
+    ("inputs.x.optional", 1, "inputs.x.optional", "must be true or false, not 1"),
+    ("inputs.x.description", 1, "inputs.x.description", "must be a text"),
+    ("outputs", ..., "", "lacks the field 'outputs'"),
+    ("outputs", {}, "outputs", "must be an object with at least one output"),
+    ("outputs.x", {"shape": [], "dtype": "bool"}, "outputs.x", "is the name of an input too"),
+    ("reference", ..., "", "lacks the field 'reference': Python source"),
+    ("reference", 1, "reference", "must be Python source with a top-level function 'run'"),
+    ("reference", "x = 1\ndef run(:", "reference", "is no Python: invalid syntax in line 2"),
+    ("reference", "x = 1", "reference", NOTHING),
+    ("reference", "class A:\n def run(self): 0", "reference", NOTHING),
+    (
+        "reference",
+        "def run(x, bias): 0",
+        "reference",
+        "must be the inputs in order: (x, s",
+    ),
+    ("custom_inputs_entrypoint", 3, "custom_inputs_entrypoint", "name of a function"),
+    ("custom_inputs_entrypoint", "rum", "custom_inputs_entrypoint", "(did you mean 'run'?)"),
+    ("flops", "rows * wide", "flops", "names the unknown axis 'wide'"),
+    ("flops", 5, "flops", "must be a text"),
+    ("bytes_moved", "open('x')", "bytes_moved", "calls a function"),
+]
+
+
+def line_of(file: Path, field: str) -> int:
+    """Return the line of a field in a file with one field a line; of ``""`` the first."""
+    *folders, last = field.replace("[", ".").replace("]", "").split(".")
+    lines, at = file.read_text().split("\n"), 0
+    for depth, name in enumerate(folders, start=1):  # json.dumps indents by one a level
+        at = next(
+            n for n in range(at, len(lines)) if lines[n].startswith(" " * depth + f'"{name}":')
+        )
+    if last.isdigit():
+        return at + 2 + int(last)
+    start = " " * (len(folders) + 1) + f'"{last}":'
+    return 1 + next((n for n in range(at, len(lines)) if lines[n].startswith(start)), 0)
+
+
+@pytest.mark.parametrize(("path", "value", "field", "message"), MALFORMED_DEFINITIONS)
+def test_malformed_definitions_say_file_line_field_and_what_is_allowed(
+    tmp_path: Path, path: str, value: object, field: str, message: str
 ) -> None:
-    file = written(tmp_path, changed(DEFINITION, path, value)) / "definition.json"
-    with pytest.raises(InputError, match=message) as caught:
+    file = tmp_path / "definition.json"
+    file.write_text(json.dumps(changed(DEFINITION, path, value), indent=1))
+    with pytest.raises(InputError) as caught:
         load_definition(file)
-    assert str(file) in str(caught.value)
-    assert "\n" not in str(caught.value)
+    said = str(caught.value)
+    assert said.startswith(f"{file}, line {line_of(file, field)}: {field}"), said
+    assert message in said and "\n" not in said
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        ("axes", ..., "lacks the field 'axes'"),
-        ("axes.rows", -1, "axis 'rows' must be a whole number from 1"),
-        ("axes.rows", 1.5, "not 1.5"),
-        ("axes.rows", 2**31, "not 2147483648"),
-        ("axes", {}, "does not bind the axis 'rows'"),
-        ("axes", {"rows": 1, "row": 2}, "has no axis 'row' \\(did you mean 'rows'"),
-        ("inputs.z", {"type": "random"}, "there is no input 'z'"),
-        ("inputs.x.type", "ones", "it can be random, scalar, safetensors, custom"),
-        ("inputs.x", {"type": "scalar"}, "lacks the field 'value'"),
-        ("inputs.x", {"type": "safetensors", "path": "p"}, "lacks the field 'tensor_key'"),
-        ("tolerance", 3, "tolerance must be a JSON object"),
-        ("tolerance.max_atol", "1", "tolerance 'max_atol' must be a number from 0 on"),
-        ("tolerance.max_atol", -1, "tolerance 'max_atol' must be a number from 0 on"),
-        ("uuid", 7, "'uuid' must be a text"),
-    ],
-)
-def test_malformed_workloads_are_refused_with_their_line(
-    tmp_path: Path, path: str, value: object, message: str
+def test_an_input_must_not_be_called_like_an_axis(tmp_path: Path) -> None:
+    content = changed(DEFINITION, "inputs.rows", {"shape": [], "dtype": "bool"})
+    content["reference"] = "def run(x, scale, bias, table, rows): return x"
+    with pytest.raises(InputError, match=r"line 1: inputs\.rows is the name of an axis too"):
+        load_definition(written(tmp_path, content) / "definition.json")
+
+
+MALFORMED_WORKLOADS: list[tuple[str, object, str, str]] = [
+    ("uuid", ..., "", "lacks the field 'uuid'"),
+    ("uuid", 7, "uuid", "must be a text that is not empty, not 7"),
+    ("uuid", "", "uuid", "must be a text that is not empty"),
+    ("axes", ..., "", "lacks the field 'axes': an object with a value for each var axis"),
+    ("axes", [6], "axes", "must be a JSON object"),
+    ("axes", {}, "axes", "does not bind the axis 'rows': a whole number from 1"),
+    (
+        "axes",
+        {"rows": 1, "row": 2},
+        "axes.row",
+        "is no axis of 'scaled_sum' (did you",
+    ),
+    ("axes.rows", -1, "axes.rows", "must be a whole number from 1 to 2147483647, not -1"),
+    ("axes.rows", 0, "axes.rows", "not 0"),
+    ("axes.rows", 1.5, "axes.rows", "not 1.5"),
+    ("axes.rows", "6", "axes.rows", 'not "6"'),
+    ("axes.rows", 2**31, "axes.rows", "not 2147483648"),
+    ("inputs", ..., "", "lacks the field 'inputs'"),
+    ("inputs", None, "inputs", "must be a JSON object (how each input is filled, by name)"),
+    ("inputs.z", {"type": "random"}, "inputs.z", "is no input of 'scaled_sum'"),
+    ("inputs.x", "random", "inputs.x", "must be a JSON object (type, and what it needs)"),
+    ("inputs.x.type", "ones", "inputs.x.type", "one of random, scalar, safetensors, custom"),
+    ("inputs.x", {"type": "scalar"}, "inputs.x", "lacks the field 'value': a number or a boolean"),
+    ("inputs.scale.value", "2", "inputs.scale.value", "must be a number or a boolean"),
+    ("inputs.scale.value", None, "inputs.scale.value", "must be a number or a boolean"),
+    ("inputs.x", {"type": "safetensors", "path": "p"}, "inputs.x", "lacks the field 'tensor_key'"),
+    ("inputs.table.path", ..., "inputs.table", "lacks the field 'path'"),
+    ("inputs.table.path", 3, "inputs.table.path", "must be a text that is not empty"),
+    ("inputs.table.tensor_key", "", "inputs.table.tensor_key", "must be a text that is not empty"),
+    (
+        "inputs.x",
+        {"type": "custom"},
+        "inputs.x",
+        "names no custom_inputs_entrypoint",
+    ),
+    ("tolerance", 3, "tolerance", "must be a JSON object (max_atol"),
+    ("tolerance.max_atol", "1", "tolerance.max_atol", "must be a number from 0 on"),
+    ("tolerance.max_atol", -1, "tolerance.max_atol", "must be a number from 0 on, not -1"),
+    ("tolerance.max_atol", None, "tolerance.max_atol", "must be a number from 0 on, not null"),
+    ("tolerance.max_rtol", True, "tolerance.max_rtol", "must be a number from 0 on, not true"),
+    ("tolerance.required_matched_ratio", 1.5, "tolerance.required_matched_ratio", "from 0 to 1"),
+    ("tolerance.max_error_cap", [], "tolerance.max_error_cap", "must be a number from 0 on"),
+    ("tolerance.allow_negative_inf", 1, "tolerance.allow_negative_inf", "must be true or false"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "field", "message"), MALFORMED_WORKLOADS)
+def test_malformed_workloads_say_file_line_field_and_what_is_allowed(
+    tmp_path: Path, path: str, value: object, field: str, message: str
 ) -> None:
     folder = written(tmp_path, DEFINITION, WORKLOAD, changed(WORKLOAD, path, value))
     operator = load_definition(folder / "definition.json")
-    with pytest.raises(InputError, match=message) as caught:
-        load_workloads(folder / "workload.jsonl", operator)
-    assert "line 2" in str(caught.value)
+    file = folder / "workload.jsonl"
+    with pytest.raises(InputError) as caught:
+        load_workloads(file, operator)
+    said = str(caught.value)
+    assert said.startswith(f"{file}, line 2: {field}"), said
+    assert message in said and "\n" not in said
+
+
+def test_custom_inputs_are_all_or_none(tmp_path: Path) -> None:
+    reference = "def run(x, scale, bias, table): return x\ndef made(axes, device): return {}\n"
+    content = changed(DEFINITION, "reference", reference)
+    content["custom_inputs_entrypoint"] = "made"
+    mixed = changed(WORKLOAD, "inputs.x", {"type": "custom"})
+    with pytest.raises(InputError, match=r"line 1: inputs\.scale is scalar while other inputs are"):
+        load_problem(written(tmp_path, content, mixed))
+    fills = {name: {"type": "custom"} for name in ("x", "scale", "bias", "table")}
+    problem = load_problem(written(tmp_path, content, changed(WORKLOAD, "inputs", fills)))
+    assert problem.operator.custom_inputs == "made"
+    assert problem.operator.fingerprint != load_definition_of(tmp_path, DEFINITION).fingerprint
+
+
+def load_definition_of(folder: Path, content: Mapping[str, Any]) -> Operator:
+    return load_definition(written(folder, content) / "definition.json")
+
+
+def test_absent_kinds_are_read_from_the_other_fields(tmp_path: Path) -> None:
+    content = changed(DEFINITION, "axes.heads.type", ...)
+    content["axes"]["width"].pop("type")
+    content["axes"]["rows"].pop("type")
+    workload = changed(WORKLOAD, "inputs", {"x": {}, "scale": {"value": 2.0}})
+    problem = load_problem(written(tmp_path, content, workload))
+    assert [axis.kind for axis in problem.operator.axes.values()] == ["var", "const", "expr"]
+    kinds = {name: fill["type"] for name, fill in problem.workloads[0].inputs.items()}
+    assert kinds == {"x": "random", "scale": "scalar"}
+
+
+def test_an_expression_may_stand_before_the_axes_it_names(tmp_path: Path) -> None:
+    axes = {"half": {"type": "expr", "expression": "rows // heads"}, **DEFINITION["axes"]}
+    problem = load_problem(written(tmp_path, changed(DEFINITION, "axes", axes)))
+    bound = axis_values(problem.operator, problem.workloads[0])
+    assert bound == {"half": 1, "rows": 6, "heads": 4, "width": 35} and [*bound][:1] == ["half"]
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
@@ -209,10 +339,13 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     cases: list[tuple[str, bytes | None, str]] = [
         ("absent.json", None, "there is no file"),
         ("empty.json", b"  \n", "is empty; JSON is needed"),
-        ("text.json", b"{name: 5}", "is not JSON: .* \\(line 1, column 2\\)"),
-        ("list.json", b"[1]", "must be a JSON object, not list"),
-        ("bytes.json", b"\xff\xfe{}", "is not UTF-8 text"),
-        ("deep.json", b"[" * 200_000, "is nested too deeply"),
+        ("text.json", b"{name: 5}", r"line 1: no JSON: .* \(column 2\)"),
+        ("torn.json", b'{\n "name": "x",\n "axes": {', r"line 3: no JSON"),
+        ("constant.json", b'{"name":\n NaN}', "line 2: NaN is no JSON"),
+        ("unnamed.json", b'{"": 1}', "has a field without a name"),
+        ("list.json", b"[1]", r"line 1: must be a JSON object .*, not \[1\]"),
+        ("bytes.json", b"{}\n\xff\xfe{}", "line 2: not UTF-8 text"),
+        ("deep.json", b"[" * 200_000, "nested too deeply"),
     ]
     for name, content, message in cases:
         file = tmp_path / name
@@ -220,13 +353,13 @@ def test_files_that_are_none(tmp_path: Path) -> None:
             file.write_bytes(content)
         with pytest.raises(InputError, match=message) as caught:
             load_definition(file)
-        assert name in str(caught.value)
+        assert name in str(caught.value) and "\n" not in str(caught.value)
     with pytest.raises(InputError, match="is a folder; a file is needed"):
         load_definition(tmp_path)
     (tmp_path / "none.jsonl").write_text("\n")
     with pytest.raises(InputError, match="holds no workloads"):
         load_workloads(tmp_path / "none.jsonl", operator)
-    with pytest.raises(InputError, match="line 1 is not JSON"):
+    with pytest.raises(InputError, match="line 1: no JSON"):
         load_workloads(Path(__file__), operator)
 
 
@@ -234,7 +367,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     ("expression", "message"),
     [
         ("heads // (rows - 6)", "divides by zero"),
-        ("rows - 6", "must be a whole number from 1 to 2147483647, not 0"),
+        ("rows - 6", "a whole number from 1 to 2147483647, not 0"),
         ("rows / 4", "not 1.5"),
         ("rows ** 40", "must be a whole number"),
         ("rows ** 99999999", "cannot be computed"),

@@ -1,0 +1,189 @@
+"""Reading a SOL-ExecBench ``workload.jsonl`` and whole problem folders."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kernelarc.genomes._axes import axis_values
+from kernelarc.genomes._definitions import WHOLE, load_definition, whole_axis
+from kernelarc.genomes._errors import InputError, nearest
+from kernelarc.genomes._json_source import Node, parsed, plain, read_text
+from kernelarc.genomes._operators import Axis, Operator, Problem, Tolerance, Workload
+
+DEFINITION, WORKLOADS = "definition.json", "workload.jsonl"
+FILLS = ("random", "scalar", "safetensors", "custom")
+_MISSPELT = "required_match_ratio"
+
+
+def load_problem(folder: str | Path) -> Problem:
+    """Read a problem folder: its ``definition.json`` and its ``workload.jsonl``.
+
+    Raises:
+        InputError: One is missing or malformed.
+    """
+    folder = Path(folder)
+    operator = load_definition(folder / DEFINITION)
+    return Problem(operator=operator, workloads=load_workloads(folder / WORKLOADS, operator))
+
+
+def load_workloads(path: str | Path, operator: Operator) -> tuple[Workload, ...]:
+    """Read a ``workload.jsonl`` of an operator, one workload a line, empty lines aside.
+
+    Raises:
+        InputError: The file is missing or holds none, or a line is no workload of the operator;
+            the message says on which line, in which field, and what is allowed there.
+    """
+    path = Path(path)
+    found = []
+    # Not splitlines(): it also breaks at characters that JSON allows inside a text.
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if line.strip():
+            found.append(_workload(parsed(line, str(path), number), operator))
+    if not found:
+        raise InputError(f"{path} holds no workloads; one JSON object a line is needed")
+    return tuple(found)
+
+
+def workload_from_json(content: object, operator: Operator, where: str) -> Workload:
+    """Turn one workload's JSON object into a Workload of the operator.
+
+    Raises:
+        InputError: It binds other axes than the operator's, or a field is malformed.
+    """
+    return _workload(plain(content, where), operator)
+
+
+def _workload(node: Node, operator: Operator) -> Workload:
+    node.members("a workload: uuid, axes, inputs")
+    section = node.need("axes", "an object with a value for each var axis")
+    workload = Workload(
+        operator=operator.fingerprint,
+        axes=_bound(section, operator),
+        uuid=node.need("uuid", "a text that names the workload").text(),
+        inputs=_fills(node, operator),
+        tolerance=_tolerance(node.get("tolerance")),
+    )
+    section.checked(lambda: axis_values(operator, workload))
+    return workload
+
+
+def _bound(node: Node, operator: Operator) -> dict[str, int]:
+    """Return the var axes' values; a value for another axis of the operator is left out."""
+    bound = {}
+    for name, value in node.members("a value for each var axis").items():
+        axis = operator.axes.get(name)
+        if axis is None:
+            raise value.refused(
+                f"is no axis of {operator.name!r}{nearest(name, _var(operator.axes))}"
+            )
+        if axis.kind == "var":
+            bound[name] = whole_axis(value)
+    for name in _var(operator.axes):
+        if name not in bound:
+            raise node.refused(f"does not bind the axis {name!r}: {WHOLE}")
+    return bound
+
+
+def _var(axes: Mapping[str, Axis]) -> list[str]:
+    return [name for name, axis in axes.items() if axis.kind == "var"]
+
+
+# Inputs
+
+
+def _fills(node: Node, operator: Operator) -> dict[str, Mapping[str, Any]]:
+    section = node.need("inputs", "an object that says how each input is filled")
+    nodes = section.members("how each input is filled, by name")
+    fills: dict[str, Mapping[str, Any]] = {
+        name: _fill(name, entry, operator) for name, entry in nodes.items()
+    }
+    kinds = {fill["type"] for fill in fills.values()}
+    if "custom" in kinds and len(kinds) > 1:
+        other = next(name for name, fill in fills.items() if fill["type"] != "custom")
+        raise nodes[other].refused(
+            f"is {fills[other]['type']} while other inputs are custom; all or none can be"
+        )
+    return fills
+
+
+def _fill(name: str, node: Node, operator: Operator) -> dict[str, Any]:
+    known = [spec.name for spec in operator.inputs]
+    if name not in known:
+        raise node.refused(f"is no input of {operator.name!r}{nearest(name, known)}")
+    fields = node.members("type, and what it needs")
+    kind = _fill_kind(fields)
+    if kind == "scalar":
+        value = node.need("value", "a number or a boolean")
+        if not isinstance(value.value, bool | int | float):
+            raise value.wrong("a number or a boolean")
+        return {"type": kind, "value": value.value}
+    if kind == "safetensors":
+        return {
+            "type": kind,
+            "path": node.need("path", "path of a safetensors file").text(),
+            "tensor_key": node.need("tensor_key", "name of a tensor in it").text(),
+        }
+    if kind == "custom" and not operator.custom_inputs:
+        raise node.refused(
+            "is custom, but the definition names no custom_inputs_entrypoint; it can be "
+            "random, scalar or safetensors"
+        )
+    return {"type": kind}
+
+
+def _fill_kind(fields: Mapping[str, Node]) -> str:
+    """Return the kind; where ``type`` is absent the other fields tell, as in the harness."""
+    if "type" in fields:
+        return fields["type"].chosen(FILLS)
+    if "path" in fields and "tensor_key" in fields:
+        return "safetensors"
+    return "scalar" if "value" in fields else "random"
+
+
+# Tolerance
+
+
+def tolerance_from_json(content: object, where: str) -> Tolerance:
+    """Read a tolerance; None gives the schema's defaults.
+
+    Warns:
+        UserWarning: The file spells ``required_match_ratio``, which the schema ignores.
+    """
+    if content is None:
+        return Tolerance()
+    return _tolerance(Node(content, plain(None, where).source, ("tolerance",)))
+
+
+def _tolerance(node: Node | None) -> Tolerance:
+    if node is None:
+        return Tolerance()
+    fields = node.members("max_atol, max_rtol, required_matched_ratio, max_error_cap")
+    if _MISSPELT in fields:
+        warnings.warn(
+            f"{node.source.place(fields[_MISSPELT].path)}: {_MISSPELT!r} is ignored; the schema's "
+            "name is 'required_matched_ratio'",
+            UserWarning,
+            stacklevel=2,
+        )
+    cap, infinite = node.get("max_error_cap"), fields.get("allow_negative_inf")
+    return Tolerance(
+        max_atol=_part(fields, "max_atol", 1e-2),
+        max_rtol=_part(fields, "max_rtol", 1e-2),
+        required_matched_ratio=_ratio(fields),
+        max_error_cap=None if cap is None else cap.number(),
+        allow_negative_inf=infinite is not None and infinite.switch(),
+    )
+
+
+def _part(fields: Mapping[str, Node], name: str, default: float) -> float:
+    return fields[name].number() if name in fields else default
+
+
+def _ratio(fields: Mapping[str, Node]) -> float:
+    value = _part(fields, "required_matched_ratio", 0.99)
+    if value > 1:
+        raise fields["required_matched_ratio"].wrong("a number from 0 to 1")
+    return value

@@ -1,0 +1,334 @@
+"""Every packaged reference against a float64 computation written down independently in NumPy.
+
+Shapes are small. The reference runs in float64 (where it must agree to rounding) and in its own
+types (where it must agree within a workload's tolerance).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from kernelarc.genomes import Operator, Problem, packaged_problem, packaged_problems
+
+torch = pytest.importorskip("torch", reason="the references are written with torch")
+
+Array = NDArray[np.float64]
+Oracle = Callable[..., "tuple[Array, ...]"]
+
+SMALL: Mapping[str, Mapping[str, int]] = {
+    "gemm_residual": {"batch": 2, "seq": 5, "in_features": 24, "out_features": 16},
+    "moe_swiglu_backward": {"tokens": 7, "hidden": 12, "intermediate": 9},
+    "moe_layer_backward": {
+        "tokens": 11,
+        "hidden": 12,
+        "intermediate": 6,
+        "shared_intermediate": 10,
+        "experts": 5,
+        "top_k": 2,
+    },
+    "add_rmsnorm_bf16": {"rows": 6, "hidden": 40},
+    "swiglu": {"batch": 2, "seq": 3, "hidden": 16, "intermediate": 20},
+    "geglu": {"batch": 2, "seq": 3, "hidden": 16, "intermediate": 20},
+    "decoder_block": {
+        "batch": 2,
+        "seq": 6,
+        "hidden": 24,
+        "query_heads": 4,
+        "kv_heads": 2,
+        "head": 8,
+        "intermediate": 20,
+        "query_features": 32,
+        "kv_features": 16,
+    },
+    "nvfp4_gqa": {
+        "batch_size": 2,
+        "seq_len": 6,
+        "query_heads": 4,
+        "kv_heads": 2,
+        "head_dim": 32,
+        "packed": 16,
+        "blocks": 2,
+    },
+    "gqa_paged_prefill": {
+        "total_q": 13,
+        "num_pages": 40,
+        "len_indptr": 4,
+        "num_kv_indices": 17,
+        "num_qo_heads": 4,
+        "num_kv_heads": 2,
+        "head_dim": 8,
+        "page_size": 3,
+    },
+}
+
+
+def silu(x: Array) -> Array:
+    return x * (1 / (1 + np.exp(-x)))
+
+
+def soft(scores: Array) -> Array:
+    raised = np.exp(scores - scores.max(-1, keepdims=True))
+    total: Array = raised.sum(-1, keepdims=True)
+    return raised / total
+
+
+def normed(x: Array, weight: Array, eps: float) -> Array:
+    size: Array = np.sqrt((x * x).mean(-1, keepdims=True) + eps)
+    return x / size * weight
+
+
+def gemm_residual(x: Array, weight: Array, residual: Array) -> tuple[Array, ...]:
+    return (np.einsum("bsk,nk->bsn", x, weight) + residual,)
+
+
+def expert(x: Array, gate: Array, up: Array, down: Array) -> Array:
+    return (silu(x @ gate.T) * (x @ up.T)) @ down.T
+
+
+def slopes(of: Callable[[], float], arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Return the gradient of a number by central differences: slow, and knows no formula."""
+    found = []
+    for array in arrays:
+        grad = np.zeros_like(array)
+        for place in np.ndindex(array.shape):
+            kept, step = array[place], 1e-5
+            array[place] = kept + step
+            above = of()
+            array[place] = kept - step
+            grad[place] = (above - of()) / (2 * step)
+            array[place] = kept
+        found.append(grad)
+    return tuple(found)
+
+
+def moe_swiglu_backward(
+    grad_output: Array, x: Array, gate: Array, up: Array, down: Array
+) -> tuple[Array, ...]:
+    return slopes(
+        lambda: float((expert(x, gate, up, down) * grad_output).sum()), (x, gate, up, down)
+    )
+
+
+def moe_layer_backward(
+    grad_output: Array,
+    x: Array,
+    routing: Array,
+    selected: NDArray[np.int64],
+    gate: Array,
+    up: Array,
+    down: Array,
+    *shared: Array,
+) -> tuple[Array, ...]:
+    def loss() -> float:
+        total = float((expert(x, *shared) * grad_output).sum())
+        for token, choices in enumerate(selected):
+            for slot, e in enumerate(choices):
+                part = expert(x[token : token + 1], gate[e], up[e], down[e])[0]
+                total += float(routing[token, slot] * (part @ grad_output[token]))
+        return total
+
+    return slopes(loss, (x, routing, gate, up, down, *shared))
+
+
+def add_rmsnorm_bf16(x: Array, residual: Array, weight: Array, eps: float) -> tuple[Array, ...]:
+    return (normed(x + residual, weight, eps),)
+
+
+def swiglu(x: Array, gate: Array, up: Array) -> tuple[Array, ...]:
+    return (silu(np.einsum("bsh,ih->bsi", x, gate)) * np.einsum("bsh,ih->bsi", x, up),)
+
+
+def geglu(x: Array, gate: Array, up: Array) -> tuple[Array, ...]:
+    z = np.einsum("bsh,ih->bsi", x, gate)
+    gelu = z / (1 + np.exp(-2 * math.sqrt(2 / math.pi) * (z + 0.044715 * z**3)))
+    return (gelu * np.einsum("bsh,ih->bsi", x, up),)
+
+
+def decoder_block(
+    x: Array, cos: Array, sin: Array, w1: Array, wq: Array, wk: Array, wv: Array, nq: Array,
+    nk: Array, wo: Array, w2: Array, gate: Array, up: Array, down: Array, eps: float,
+) -> tuple[Array, ...]:  # fmt: skip
+    batch, seq, _ = x.shape
+    head = len(nq)
+    h = normed(x, w1, eps)
+    mixed = np.zeros((batch, seq, len(wq)))
+    for b in range(batch):
+        keys, values = h[b] @ wk.T, h[b] @ wv.T
+        for n in range(len(wq) // head):
+            g = n // (len(wq) // len(wk))
+            q = rotated(normed((h[b] @ wq.T)[:, n * head :][:, :head], nq, eps), cos, sin)
+            k = rotated(normed(keys[:, g * head :][:, :head], nk, eps), cos, sin)
+            for i in range(seq):
+                weights = soft((k[: i + 1] @ q[i]) / math.sqrt(head))
+                mixed[b, i, n * head :][:head] = weights @ values[: i + 1, g * head :][:, :head]
+    middle = x + mixed @ wo.T
+    return (middle + expert(normed(middle, w2, eps), gate, up, down),)
+
+
+def rotated(x: Array, cos: Array, sin: Array) -> Array:
+    half = x.shape[-1] // 2
+    out = x * cos
+    out[:, :half] -= x[:, half:] * sin[:, :half]
+    out[:, half:] += x[:, :half] * sin[:, half:]
+    return out
+
+
+def nvfp4_gqa(*given: Any) -> tuple[Array, ...]:
+    q, k, v = (decoded(*given[place : place + 3]) for place in (0, 3, 6))
+    batch, heads, seq, head = q.shape
+    output, weights = np.zeros_like(q), np.zeros((batch, heads, seq, seq))
+    for b in range(batch):
+        for n in range(heads):
+            g = n // (heads // k.shape[1])
+            weights[b, n] = soft(q[b, n] @ k[b, g].T / math.sqrt(head))
+            output[b, n] = weights[b, n] @ v[b, g]
+    return output, weights
+
+
+def decoded(codes: NDArray[np.uint8], scales: Array, whole: Array) -> Array:
+    """Take e2m1 apart: sign, two bits of exponent, one of mantissa; the low half comes first."""
+    out = np.zeros((*codes.shape[:-1], codes.shape[-1] * 2))
+    for place in np.ndindex(codes.shape):
+        for half in (0, 1):
+            bits = int(codes[place]) >> (4 * half) & 15
+            exponent, mantissa = bits >> 1 & 3, bits & 1
+            size = mantissa / 2 if exponent == 0 else 2.0 ** (exponent - 1) * (1 + mantissa / 2)
+            at = (*place[:-1], 2 * place[-1] + half)
+            scale = scales[(*place[:-1], at[-1] // 16)]
+            out[at] = (-size if bits & 8 else size) * scale * float(whole)
+    return out
+
+
+def gqa_paged_prefill(
+    q: Array, k_cache: Array, v_cache: Array, qo: Any, kv: Any, pages: Any, scale: float
+) -> tuple[Array, ...]:
+    output, lse = np.zeros_like(q), np.full(q.shape[:2], -np.inf)
+    for n in range(len(qo) - 1):
+        held = pages[kv[n] : kv[n + 1]]
+        keys, values = (c[held].reshape(-1, *c.shape[2:]) for c in (k_cache, v_cache))
+        for i in range(qo[n + 1] - qo[n]):
+            seen = i + 1 + len(keys) - (qo[n + 1] - qo[n])
+            for h in range(q.shape[1] if seen > 0 else 0):
+                g = h // (q.shape[1] // k_cache.shape[2])
+                scores = keys[:seen, g] @ q[qo[n] + i, h] * scale
+                output[qo[n] + i, h] = soft(scores) @ values[:seen, g]
+                lse[qo[n] + i, h] = math.log2(np.exp(scores).sum())
+    return output, lse
+
+
+ORACLES: Mapping[str, Oracle] = {
+    oracle.__name__: oracle
+    for oracle in (
+        gemm_residual,
+        moe_swiglu_backward,
+        moe_layer_backward,
+        add_rmsnorm_bf16,
+        swiglu,
+        geglu,
+        decoder_block,
+        nvfp4_gqa,
+        gqa_paged_prefill,
+    )
+}
+
+
+def space_of(operator: Operator) -> dict[str, Any]:
+    space: dict[str, Any] = {}
+    exec(operator.reference or "", space)
+    return space
+
+
+def inputs_of(problem: Problem, small: Mapping[str, int]) -> dict[str, Any]:
+    """Return small inputs in the operator's own types."""
+    operator = problem.operator
+    if operator.custom_inputs:
+        made: dict[str, Any] = space_of(operator)[operator.custom_inputs](dict(small), "cpu")
+        return made
+    found: dict[str, Any] = {}
+    for spec in operator.inputs:
+        if spec.shape is None:
+            found[spec.name] = problem.workloads[0].inputs[spec.name]["value"]
+        else:
+            shape = [small[axis] for axis in spec.shape]
+            matrix = len(shape) > 1 and spec.name.endswith(("proj", "weight"))
+            drawn = torch.randn(shape) / (math.sqrt(shape[-1]) if matrix else 1.0)
+            found[spec.name] = drawn.to(getattr(torch, spec.dtype))
+    return found
+
+
+def widened(value: Any) -> Any:
+    """Return floating-point tensors in float64; packed codes stay as they are."""
+    if not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point:
+        return value
+    return value if value.element_size() == 1 and "float4" in str(value.dtype) else value.double()
+
+
+def for_numpy(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    packed = "float4" in str(value.dtype)
+    return (value.view(torch.uint8) if packed else widened(value)).clone().numpy()
+
+
+@pytest.mark.parametrize("name", packaged_problems())
+def test_a_reference_agrees_with_its_oracle(name: str) -> None:
+    torch.manual_seed(7)
+    problem, small = packaged_problem(name), SMALL[name]
+    operator, run = problem.operator, space_of(problem.operator)["run"]
+    assert set(small) == set(operator.axes)
+    inputs = inputs_of(problem, small)
+    assert list(inputs) == [spec.name for spec in operator.inputs]
+    expected = ORACLES[name](*map(for_numpy, inputs.values()))
+    tolerance = problem.workloads[0].tolerance
+    by_formula = name.startswith("moe")
+    for wide in (True, False):
+        answers = run(*(widened(v) if wide else v for v in inputs.values()))
+        answers = answers if isinstance(answers, tuple) else (answers,)
+        assert len(answers) == len(expected) == len(operator.outputs)
+        for spec, answer, right in zip(operator.outputs, answers, expected, strict=True):
+            assert list(answer.shape) == [small[axis] for axis in spec.shape or ()]
+            found = answer.double().numpy()
+            if wide:
+                slack = 1e-7 if by_formula else 1e-12
+                np.testing.assert_allclose(found, right, rtol=slack, atol=slack)
+            else:
+                assert str(answer.dtype) == f"torch.{spec.dtype}"
+                finite = np.isfinite(right)
+                assert np.array_equal(np.isfinite(found), finite)
+                error = np.abs(found - right, where=finite, out=np.zeros_like(right))
+                size = np.abs(right, where=finite, out=np.zeros_like(right))
+                bound = tolerance.max_atol + tolerance.max_rtol * size
+                assert float(np.mean(error <= bound)) >= tolerance.required_matched_ratio
+
+
+def test_rows_that_see_nothing_give_zero_and_minus_infinity() -> None:
+    problem = packaged_problem("gqa_paged_prefill")
+    small = {**SMALL["gqa_paged_prefill"], "num_kv_indices": 3, "page_size": 1}
+    torch.manual_seed(3)
+    inputs = inputs_of(problem, small)
+    output, lse = space_of(problem.operator)["run"](*inputs.values())
+    blind = torch.isneginf(lse)
+    assert bool(blind.any()) and not bool(blind.all())
+    assert bool((output[blind] == 0).all())
+    assert problem.workloads[0].tolerance.allow_negative_inf
+
+
+def test_packaged_inputs_fit_their_shapes() -> None:
+    for name in packaged_problems():
+        problem = packaged_problem(name)
+        if not problem.operator.custom_inputs:
+            continue
+        small = dict(SMALL[name])
+        for spec in problem.operator.inputs:
+            value = inputs_of(problem, small)[spec.name]
+            if spec.shape is None:
+                assert isinstance(value, float)
+            else:
+                assert list(value.shape) == [small[axis] for axis in spec.shape]
+                assert str(value.dtype) == f"torch.{spec.dtype}"
