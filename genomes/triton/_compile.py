@@ -19,6 +19,7 @@ from kernelarc.genomes.kernels import (
     Argument,
     Build,
     BuildError,
+    Clear,
     InputArgument,
     KernelReport,
     Launch,
@@ -27,7 +28,6 @@ from kernelarc.genomes.kernels import (
     ScalarArgument,
     Scratch,
     ScratchArgument,
-    TensorArgument,
     TensorMap,
     code_hash,
     report_of,
@@ -125,7 +125,7 @@ def build_of(
         BuildError: One of them does not compile.
     """
     made = [compile_call(call, arch, number=i) for i, call in enumerate(calls)]
-    steps = [
+    steps: list[Launch | Clear] = [
         step for call, one in zip(calls, made, strict=True) for step in (*call.clears, one.launch)
     ]
     own = [scratch for call in calls for scratch in call.scratch]
