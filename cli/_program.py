@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "export": "Write a campaign's result or record in another format.",
         "record": "Measure a space and write it as a file that replays it.",
         "verify": "Measure the bests again, beside the baseline, in a fresh worker.",
+        "bench": "Compare our search with others on recorded spaces.",
         "operators": "List the operators that can be searched for.",
         "devices": "List the devices that candidates can be judged on.",
         "doctor": "Say what is installed, and what each missing part would enable.",

@@ -1,0 +1,79 @@
+"""A comparison as a person reads it."""
+
+from __future__ import annotations
+
+from kernelarc.cli._text import duration, table
+from kernelarc.engine.comparison import ComparisonResult
+from kernelarc.genomes import Estimate
+
+
+def comparison_text(result: ComparisonResult) -> str:
+    """Return the tables of a comparison, with a line above each that says what it shows."""
+    wanted = result.comparison
+    count = f"{len(result.spaces)} spaces, {wanted.repeats} runs each"
+    lines = [
+        f"{count}, {duration(result.seconds)}; intervals are 95 %, from resampled seeds",
+        "",
+        "Geometric mean over spaces of the median best / optimum, by unique evaluations;",
+        "share of all runs at the optimum; methodology score (0 random, 1 optimum throughout)",
+        _overall(result),
+        "",
+        "Ours over each peer's (below 1: ours is better)",
+        _advantages(result),
+        "",
+        "Median best / optimum by space, and the score up to its cut",
+        *(_space(result, space) for space in result.spaces),
+    ]
+    if wanted.permute_seed is not None:
+        lines.insert(1, "CONTROL: the recorded times were exchanged at random")
+    return "\n".join(lines)
+
+
+def _overall(result: ComparisonResult) -> str:
+    budgets = result.comparison.budgets
+    headings = ("method", *map(str, budgets), f"at optimum, {budgets[-1]}", "score")
+    rows = [
+        (
+            name,
+            *(_interval(found.means[budget], 3) for budget in budgets),
+            _percent(found.shares[budgets[-1]]),
+            _interval(found.score, 2),
+        )
+        for name, found in result.methods.items()
+    ]
+    return table(headings, rows)
+
+
+def _advantages(result: ComparisonResult) -> str:
+    budgets = result.comparison.budgets
+    rows = [
+        (peer, *(_interval(found[budget], 3) for budget in budgets))
+        for peer, found in result.advantages.items()
+    ]
+    return table(("peer", *map(str, budgets)), rows)
+
+
+def _space(result: ComparisonResult, space: str) -> str:
+    budgets = result.comparison.budgets
+    about = result.spaces[space]
+    rows = [
+        (
+            name,
+            *(f"{found.medians[space][budget]:.3f}" for budget in budgets),
+            _interval(found.scores[space], 2),
+        )
+        for name, found in result.methods.items()
+    ]
+    exact = result.exact[space]
+    rows.append(("random, exact", *(f"{exact[budget][0]:.3f}" for budget in budgets), "-"))
+    title = f"{space}: {about['legal']} legal, {about['failed']} fail, cut {about['cut']}"
+    return f"\n{title}\n" + table(("method", *map(str, budgets), "score"), rows)
+
+
+def _interval(estimate: Estimate, digits: int) -> str:
+    shown = f"{estimate.value:.{digits}f}"
+    return f"{shown} [{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
+
+
+def _percent(estimate: Estimate) -> str:
+    return f"{estimate.value:.0%} [{estimate.low:.0%}, {estimate.high:.0%}]"

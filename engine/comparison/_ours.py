@@ -1,0 +1,60 @@
+"""Our own search in a comparison: a whole campaign, as ``kernelarc run`` would drive it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kernelarc.engine._observer import Counts, Observer
+from kernelarc.engine._run import run
+from kernelarc.engine._settings import CampaignSettings
+from kernelarc.engine.comparison._table import Table
+from kernelarc.genomes import Judged, Status
+
+
+class _Follower(Observer):
+    """Notes every unique evaluation in the order of the verdicts."""
+
+    def __init__(self) -> None:
+        self.objectives: list[float] = []
+
+    def on_verdict(self, judged: Judged, counts: Counts) -> None:
+        """Note one."""
+        evaluation = judged.evaluation
+        if evaluation.properties.get("reused", False):
+            return
+        measured = evaluation.status is Status.OK and evaluation.measurement is not None
+        objective = evaluation.measurement.objective if evaluation.measurement else float("nan")
+        self.objectives.append(objective if measured else float("nan"))
+
+
+def play_campaign(
+    table: Table, budget: int, seed: int, settings: Mapping[str, Any] | None = None
+) -> list[float]:
+    """Run one campaign on the table and return its unique evaluations' objectives in order.
+
+    What the recorded device would have tried first is withheld: no peer is told of it.
+
+    Args:
+        table: The space; its device answers.
+        budget: Unique evaluations.
+        seed: The campaign's.
+        settings: Campaign settings that differ from the defaults.
+    """
+    device, follower = table.device, _Follower()
+    device.recording = replace(device.recording, seeds=())
+    with tempfile.TemporaryDirectory(prefix="kernelarc-compare-") as folder:
+        values = CampaignSettings.from_values(
+            {
+                "target": str(device.recording.path),
+                "budget": budget,
+                "seed": seed,
+                "store": str(Path(folder) / "compare.db"),
+                **(settings or {}),
+            }
+        )
+        run(values, device=device, problem=device.problem, observer=follower)
+    return follower.objectives
