@@ -11,12 +11,16 @@ from kernelarc.genomes import InputError, nearest
 from kernelarc.storage._contract import StoreReader
 from kernelarc.storage.exports._c_header import c_header_files
 from kernelarc.storage.exports._cublaslt import cublaslt_files, npy_files
+from kernelarc.storage.exports._helion import helion_files
+from kernelarc.storage.exports._inductor import inductor_files
 from kernelarc.storage.exports._json import json_files
 from kernelarc.storage.exports._kernel_tuner_cache import kernel_tuner_cache_files
 from kernelarc.storage.exports._kernel_tuner_t4 import kernel_tuner_t4_files
 from kernelarc.storage.exports._optuna import optuna_files
 from kernelarc.storage.exports._placing import FileWriter, place
 from kernelarc.storage.exports._subject import Subject
+from kernelarc.storage.exports._triton import triton_files
+from kernelarc.storage.exports._vllm import vllm_fp8_files, vllm_moe_files
 
 Exporter: TypeAlias = Callable[[Subject, Path], Mapping[Path, FileWriter]]
 """Says which files a format makes of a campaign, and how each is written."""
@@ -30,6 +34,11 @@ EXPORTERS: Mapping[str, Exporter] = MappingProxyType(
         "optuna": optuna_files,
         "cublaslt": cublaslt_files,
         "npy": npy_files,
+        "triton": triton_files,
+        "vllm-moe": vllm_moe_files,
+        "vllm-fp8": vllm_fp8_files,
+        "helion": helion_files,
+        "inductor": inductor_files,
     }
 )
 

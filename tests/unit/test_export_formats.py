@@ -43,8 +43,9 @@ from kernelarc.storage import (
 )
 
 GEMM = builtin_operators()["gemm"]
-# The others hold genomes of one route: tests/unit/test_cublaslt_table.py
-OF_ANY_ROUTE = sorted(set(EXPORTERS) - {"cublaslt", "npy"})
+# The others hold genomes of one route: tests/unit/test_cublaslt_table.py, test_export_triton.py
+OF_ONE_ROUTE = {"cublaslt", "npy", "triton", "vllm-moe", "vllm-fp8", "helion", "inductor"}
+OF_ANY_ROUTE = sorted(set(EXPORTERS) - OF_ONE_ROUTE)
 SMALL, LARGE = (
     Workload(operator=GEMM.fingerprint, axes={"M": n, "N": n, "K": n}) for n in (64, 128)
 )

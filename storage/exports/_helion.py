@@ -1,0 +1,99 @@
+"""Format ``helion``: one flat JSON object a workload, as ``helion.Config.load`` takes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from kernelarc.genomes import Allele, InputError
+from kernelarc.storage.exports._compiled import NEUTRAL, Compiled, compiled_bests
+from kernelarc.storage.exports._naming import paths_for
+from kernelarc.storage.exports._placing import FileWriter
+from kernelarc.storage.exports._subject import Subject
+
+_Change: TypeAlias = Callable[[Any], Mapping[str, Any]]
+
+# Sizes of blocks stand in one list, in the order in which a kernel names its tiles.
+_TILE_ORDER = ("m", "n", "k")
+
+_OWN = frozenset(
+    {
+        "block_sizes", "loop_orders", "flatten_loops", "l2_groupings", "reduction_loops",
+        "range_unroll_factors", "range_warp_specializes", "range_num_stages",
+        "range_multi_buffers", "range_flattens", "static_ranges", "load_eviction_policies",
+        "num_warps", "num_stages", "pid_type", "indexing", "num_sm_multiplier", "epilogue_subtile",
+    }
+)  # fmt: skip
+"""Genes that a kernel of Helion's own has: they go over as they are."""
+
+_CHANGES: Mapping[str, _Change] = {
+    "group_m": lambda value: {"l2_groupings": [value]},
+    "group_size_m": lambda value: {"l2_groupings": [value]},
+    "persistent": lambda value: {"pid_type": "persistent_interleaved" if value else "flat"},
+    "tma": lambda value: {"indexing": "tensor_descriptor" if value else "pointer"},
+    "descriptors": lambda value: {"indexing": "tensor_descriptor" if value else "pointer"},
+    "sm_multiplier": lambda value: {"num_sm_multiplier": value},
+    "maxnreg": lambda value: {"maxnreg": value} if value else {},
+    "subtile": lambda value: {"epilogue_subtile": value} if value > 1 else {},
+    "split_k": lambda value: {} if value == 1 else _none(value),
+}
+
+
+def helion_files(subject: Subject, path: Path) -> Mapping[Path, FileWriter]:
+    """Write one file for each workload.
+
+    Raises:
+        InputError: A gene has no counterpart in a Helion configuration.
+    """
+    bests = compiled_bests(subject, "helion")
+    places = paths_for(path, tuple(each.workload for each in bests))
+    return {
+        places[each.workload.fingerprint]: _writer(helion_configuration(each)) for each in bests
+    }
+
+
+def helion_configuration(each: Compiled) -> dict[str, Any]:
+    """Return a genome in Helion's words."""
+    found: dict[str, Any] = {}
+    tiles: dict[str, Allele] = {}
+    for gene, allele in each.genome.items():
+        name = gene.lower()
+        if gene in _OWN:
+            found[gene] = allele
+        elif name.startswith("block"):
+            tiles[name.rpartition("_")[2]] = allele
+        elif name in _CHANGES:
+            found.update(_changed(each, gene, allele))
+        elif allele is not False and allele != NEUTRAL.get(gene):
+            raise _foreign(each, gene)
+    if tiles:
+        order = sorted(tiles, key=lambda t: _TILE_ORDER.index(t) if t in _TILE_ORDER else 3)
+        found["block_sizes"] = [tiles[name] for name in order]
+    return dict(sorted(found.items()))
+
+
+def _changed(each: Compiled, gene: str, allele: Allele) -> Mapping[str, Any]:
+    try:
+        return _CHANGES[gene.lower()](allele)
+    except LookupError:
+        raise _foreign(each, gene) from None
+
+
+def _none(value: object) -> Mapping[str, Any]:
+    raise LookupError(value)
+
+
+def _foreign(each: Compiled, gene: str) -> InputError:
+    return InputError(
+        f"format helion: gene {gene!r} of genome {each.genome.fingerprint} is "
+        f"{each.genome[gene]!r}, for which a Helion configuration has no word"
+    )
+
+
+def _writer(found: Mapping[str, Any]) -> FileWriter:
+    def write(aside: Path) -> None:
+        aside.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+    return write
