@@ -10,9 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-ELEMENT_KINDS = {"float32": 0, "float16": 1, "bfloat16": 2, "float8_e4m3fn": 3}
+ELEMENT_KINDS = {
+    "float32": 0, "float16": 1, "bfloat16": 2, "float8_e4m3fn": 3, "float64": 4,
+    "int32": 5, "int64": 6, "int16": 7, "int8": 8,
+    "bool": 9, "float4_e2m1": 9, "float4_e2m1fn_x2": 9, "float8_e5m2": 10,
+}  # fmt: skip
 ACTIVATION_KINDS = {"none": 0, "relu": 1, "gelu": 2}
-NORMAL, HEAVY, ZERO_ONE, CONSTANT = 0, 1, 2, 3
+NORMAL, HEAVY, ZERO_ONE, CONSTANT, WHOLE, POSITIVE = 0, 1, 2, 3, 4, 5
 BAND_BYTE = 0xA7
 
 REPORT = np.dtype(
@@ -169,8 +173,19 @@ class Kernels:
         """Add the sum of squares and the peak of a float64 tensor into two doubles."""
         self._launch("extent", count, (np.uint64(values), np.int64(count), np.uint64(out)))
 
-    def compare(self, out: Tensor, reference: int, bounds: Bounds, slot: int) -> None:
-        """Compare an output with its float64 reference into a report."""
+    def compare(
+        self,
+        out: Tensor,
+        reference: int,
+        bounds: Bounds,
+        slot: int,
+        *,
+        negative_inf: bool = False,
+    ) -> None:
+        """Compare an output with its float64 reference into a report.
+
+        With ``negative_inf`` the output must be negative infinity exactly where the reference is.
+        """
         arguments = (
             np.uint64(out.address),
             np.uint64(reference),
@@ -181,6 +196,7 @@ class Kernels:
             np.float64(bounds.floor),
             np.float64(bounds.cap_factor),
             np.float64(bounds.cap_limit),
+            np.int32(negative_inf),
             np.uint64(self.report(slot)),
         )
         self._launch("compare", out.count, arguments)

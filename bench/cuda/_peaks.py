@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernelarc.bench._roofline import Peak
-from kernelarc.genomes import MatmulJob
 
 _FLOPS_PER_CYCLE = {  # dense, per multiprocessor: 16-bit factors; 8-bit twice, tfloat32 half
     (7, 0): 1024,
@@ -33,22 +32,29 @@ _CALL_US = 0.4
 
 
 def cuda_peak(
-    properties: Mapping[str, Any], clocks_mhz: tuple[int | None, int | None], job: MatmulJob
+    properties: Mapping[str, Any],
+    clocks_mhz: tuple[int | None, int | None],
+    *,
+    dtype: str,
+    tf32: bool = False,
 ) -> Peak:
     """Return what a device cannot exceed on a job.
 
     Args:
         properties: As the runtime gives them.
         clocks_mhz: Highest clocks of multiprocessors and memory, where told.
-        job: Its types set the arithmetic's rate.
+        dtype: The narrowest type that is multiplied: it sets the arithmetic's rate.
+        tf32: Whether float32 factors may be rounded to tfloat32.
     """
     clock = 1e6 * clocks_mhz[0] if clocks_mhz[0] else _UNKNOWN_CLOCK_HZ
     cores = int(properties["multiProcessorCount"])
     generation = (int(properties["major"]), int(properties["minor"]))
     rate = float(_FLOPS_PER_CYCLE.get(generation, _UNKNOWN_FLOPS_PER_CYCLE))
-    if job.dtype == "float32":
-        rate = rate / 2 if job.tf32 else _FLOAT32_PER_CYCLE
-    elif job.scaled:
+    if dtype in {"float32", "float64"}:
+        rate = rate / 2 if tf32 else _FLOAT32_PER_CYCLE
+    elif dtype.startswith("float4"):
+        rate *= 4
+    elif dtype not in {"bfloat16", "float16"}:
         rate *= 2
     width = int(properties["memoryBusWidth"])
     memory = 2e6 * clocks_mhz[1] * width / 8 if clocks_mhz[1] else _UNKNOWN_BYTES_PER_S

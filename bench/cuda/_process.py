@@ -16,6 +16,7 @@ from kernelarc.bench.cuda._protocol import Channel, Fault, Request, WorkerGoneEr
 from kernelarc.genomes import InputError, KernelarcError, MissingPartError, StoppedError
 
 _PROGRAM = "kernelarc.bench.cuda._worker"
+LT_BENCH = "kernelarc.bench.cuda._workbench:Workbench"
 _FAULTS: dict[str, type[KernelarcError]] = {
     "InputError": InputError,
     "MissingPartError": MissingPartError,
@@ -32,13 +33,15 @@ class WorkerProcess:
 
     Args:
         ordinal: Which device.
+        bench: ``module:class`` of what evaluates there.
     """
 
-    def __init__(self, ordinal: int) -> None:
+    def __init__(self, ordinal: int, bench: str = LT_BENCH) -> None:
         mine, theirs = socket.socketpair()
         ends, self._lifeline = os.pipe()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
-        command = [sys.executable, "-m", _PROGRAM, str(theirs.fileno()), str(ends), str(ordinal)]
+        numbers = [str(number) for number in (theirs.fileno(), ends, ordinal)]
+        command = [sys.executable, "-m", _PROGRAM, *numbers, bench]
         try:
             self._process = subprocess.Popen(
                 command,
@@ -47,7 +50,7 @@ class WorkerProcess:
                 stdout=self._errors,
                 stderr=self._errors,
                 start_new_session=True,
-                env=_environment(),
+                env=child_environment(),
             )
         finally:
             theirs.close()
@@ -108,8 +111,8 @@ def checked(answer: Any) -> Any:
     return answer
 
 
-def _environment() -> dict[str, str]:
-    """Let the worker import this very package, wherever it was imported from."""
+def child_environment() -> dict[str, str]:
+    """Let a child import this very package, wherever it was imported from."""
     root = str(Path(sys.modules["kernelarc"].__path__[0]).parent)
     known = os.environ.get("PYTHONPATH")
     path = root if not known else os.pathsep.join([root, known])

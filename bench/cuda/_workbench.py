@@ -231,7 +231,12 @@ class Workbench:
         arena = Arena(self._cp, tools.kernels, tools.stream, task.job, l2_bytes)
         scale_a, scale_b = arena.scale_addresses
         side = Side(bias=int(arena.bias.ptr), scale_a=scale_a, scale_b=scale_b)
-        peak = cuda_peak(self._properties, self._nvml.highest_clocks_mhz(), task.job)
+        peak = cuda_peak(
+            self._properties,
+            self._nvml.highest_clocks_mhz(),
+            dtype=task.job.dtype,
+            tf32=task.job.tf32,
+        )
         floor = floor_of(
             peak, flops=task.job.flops, bytes_moved=task.job.bytes_moved, cache=task.cache
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib
 import os
 import signal
 import socket
@@ -22,7 +23,7 @@ from kernelarc.bench.cuda._protocol import (
     Request,
     WorkerGoneError,
 )
-from kernelarc.genomes import KernelarcError, LtRow, Status
+from kernelarc.genomes import KernelarcError, Status
 
 _F_SETSIG = 10
 
@@ -41,11 +42,12 @@ class Worker:
     Args:
         channel: To the session.
         ordinal: Which device.
+        bench: ``module:class`` of what evaluates; its methods are the verbs of requests.
     """
 
-    def __init__(self, channel: Channel, ordinal: int) -> None:
-        self._channel, self._ordinal = channel, ordinal
-        self._queue: deque[tuple[int, int, LtRow, float | None]] = deque()
+    def __init__(self, channel: Channel, ordinal: int, bench: str) -> None:
+        self._channel, self._ordinal, self._program = channel, ordinal, bench
+        self._queue: deque[tuple[Any, ...]] = deque()  # workload, number, contender, limit
         self._bench: Any = None
 
     def serve(self) -> None:
@@ -74,16 +76,16 @@ class Worker:
 
     def _workbench(self) -> Any:
         if self._bench is None:
-            from kernelarc.bench.cuda._workbench import Workbench  # noqa: PLC0415
-
-            self._bench = Workbench(self._ordinal)
+            module, _, name = self._program.partition(":")
+            self._bench = getattr(importlib.import_module(module), name)(self._ordinal)
         return self._bench
 
     def _evaluate_next(self) -> bool:
         """Evaluate one candidate; return whether the context is lost."""
-        workload, number, row, limit_us = self._queue.popleft()
+        item = self._queue.popleft()
+        number = item[1]
         try:
-            outcome = self._bench.evaluate(workload, number, row, limit_us)
+            outcome = self._bench.evaluate(*item)
         except Exception as error:
             traceback.print_exc()
             lost = self._bench.broken()
@@ -103,8 +105,9 @@ def _line(error: Exception) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the worker: descriptors of the socket and of the lifeline, then the device's number."""
-    end, lifeline, ordinal = (int(text) for text in arguments)
+    """Run the worker: descriptors of socket and lifeline, the device's number, the bench."""
+    end, lifeline, ordinal = (int(text) for text in arguments[:3])
+    bench = arguments[3]
     die_with(lifeline)
     for number in (signal.SIGINT, signal.SIGTERM):  # the session decides when a worker ends
         signal.signal(number, signal.SIG_IGN)
@@ -112,10 +115,10 @@ def main(arguments: list[str]) -> None:
         import cupy  # noqa: F401, PLC0415
         from nvmath.bindings import cublasLt  # noqa: F401, PLC0415
 
-        import kernelarc.bench.cuda._workbench  # noqa: F401, PLC0415
+        importlib.import_module(bench.partition(":")[0])
     channel = Channel(socket.socket(fileno=end))
     with contextlib.suppress(WorkerGoneError):
-        Worker(channel, ordinal).serve()
+        Worker(channel, ordinal, bench).serve()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 // Kernels with which the worker fills, poisons, compares and guards memory.
-// Elements are one of: 0 float32, 1 float16, 2 bfloat16, 3 float8_e4m3fn.
+// Elements are one of: 0 float32, 1 float16, 2 bfloat16, 3 float8_e4m3fn, 4 float64, 5 int32,
+// 6 int64, 7 int16, 8 int8, 9 a byte (bool, packed 4-bit floats), 10 float8_e5m2.
 typedef unsigned long long u64;
 typedef unsigned int u32;
 typedef unsigned short u16;
@@ -63,22 +64,37 @@ __device__ inline double load(const void* p, long long i, int kind) {
     if (kind == 0) return ((const float*)p)[i];
     if (kind == 1) return from_half(((const u16*)p)[i]);
     if (kind == 2) return __uint_as_float((u32)((const u16*)p)[i] << 16);
-    return from_e4m3(((const u8*)p)[i]);
+    if (kind == 3) return from_e4m3(((const u8*)p)[i]);
+    if (kind == 4) return ((const double*)p)[i];
+    if (kind == 5) return ((const int*)p)[i];
+    if (kind == 6) return (double)((const long long*)p)[i];
+    if (kind == 7) return ((const short*)p)[i];
+    if (kind == 8) return ((const signed char*)p)[i];
+    if (kind == 9) return ((const u8*)p)[i];
+    return from_half((u16)(((const u8*)p)[i] << 8));  // e5m2 is the upper half of a float16
 }
 
 __device__ inline void store(void* p, long long i, int kind, float x) {
     if (kind == 0) ((float*)p)[i] = x;
     else if (kind == 1) ((u16*)p)[i] = to_half(x);
     else if (kind == 2) ((u16*)p)[i] = to_bfloat(x);
-    else ((u8*)p)[i] = to_e4m3(x);
+    else if (kind == 3) ((u8*)p)[i] = to_e4m3(x);
+    else if (kind == 4) ((double*)p)[i] = x;
+    else if (kind == 5) ((int*)p)[i] = (int)x;
+    else if (kind == 6) ((long long*)p)[i] = (long long)x;
+    else if (kind == 7) ((short*)p)[i] = (short)x;
+    else if (kind == 8) ((signed char*)p)[i] = (signed char)x;
+    else if (kind == 9) ((u8*)p)[i] = (u8)x;
+    else ((u8*)p)[i] = (u8)(to_half(x) >> 8);
 }
 
 #define EACH(i, n) \
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < (n); \
          i += gridDim.x * (long long)blockDim.x)
 
-// how: 0 normal, 1 normal with one element in a hundred tenfold, 2 zero or one, 3 constant.
-// scale: factor of a normal; chance of a one; the constant.
+// how: 0 normal, 1 normal with one element in a hundred tenfold, 2 zero or one, 3 constant,
+// 4 whole numbers from 0, 5 magnitude of a normal, and a tenth.
+// scale: factor of a normal; chance of a one; the constant; below which whole numbers stay.
 // Zero-or-one matrices are all ones in the last `tail` places along k.
 extern "C" __global__ void fill(void* out, long long n, int kind, u64 seed, int how, float scale,
                                 long long k_stride, long long k_extent, int tail) {
@@ -93,6 +109,10 @@ extern "C" __global__ void fill(void* out, long long n, int kind, u64 seed, int 
         } else if (how == 2) {
             long long k = (i / k_stride) % k_extent;
             x = (u < scale || k >= k_extent - tail) ? 1.0f : 0.0f;
+        } else if (how == 4) {
+            x = fminf(floorf(u * scale), scale - 1.0f);
+        } else if (how == 5) {
+            x = fabsf(scale * sqrtf(-2.0f * logf(u)) * cospif(2.0f * v)) + 0.1f;
         }
         store(out, i, kind, x);
     }
@@ -128,17 +148,21 @@ extern "C" __global__ void rounded(double* values, long long n, int kind) {
 
 extern "C" __global__ void compare(const void* out, const double* reference, long long n, int kind,
                                    double atol, double rtol, double floor, double cap_factor,
-                                   double cap_limit, Report* report) {
+                                   double cap_limit, int negative_inf, Report* report) {
     u64 not_finite = 0, mismatched = 0, over = 0, nonzero = 0;
     double most = 0, spread = 0, squares = 0;
     double first = load(out, 0, kind);
     EACH(i, n) {
         double x = load(out, i, kind), y = reference[i];
+        if (negative_inf && isinf(y) && y < 0) {
+            if (!(isinf(x) && x < 0)) not_finite++;
+            continue;
+        }
         if (!isfinite(x)) { not_finite++; continue; }
         double error = fabs(x - y), bound = atol + rtol * fabs(y);
         double cap = fmin(cap_factor * fmax(bound, floor), cap_limit);
-        mismatched += error > bound;
-        over += error > cap;
+        mismatched += !(error <= bound);  // also where the reference is no number
+        over += !(error <= cap);
         nonzero += x != 0;
         most = fmax(most, error);
         spread = fmax(spread, fabs(x - first));
@@ -168,6 +192,7 @@ extern "C" __global__ void compare(const void* out, const double* reference, lon
 extern "C" __global__ void extent(const double* values, long long n, double* out) {
     double squares = 0, peak = 0;
     EACH(i, n) {
+        if (!isfinite(values[i])) continue;
         squares += values[i] * values[i];
         peak = fmax(peak, fabs(values[i]));
     }
