@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from json.decoder import scanstring
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -213,7 +212,7 @@ def _member(text: str, at: int, step: Step) -> int | None:
     while text[at] not in "}]":
         name: Step = place
         if keyed:
-            name, at = scanstring(text, at + 1, True)
+            name, at = decoder.raw_decode(text, at)
             at = _blank(text, text.index(":", at) + 1)
         found = at if name == step else found
         _, at = decoder.raw_decode(text, at)
