@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import permutations
 from typing import ClassVar
 
@@ -101,20 +101,22 @@ class Choice(Listed):
     """
 
     options: tuple[Allele, ...]
+    _ordered: bool = field(init=False, repr=False, compare=False, default=False)
 
     def __post_init__(self) -> None:
         if not self.options:
             raise InputError(f"gene {self.name!r} has no alleles")
         for option in self.options:
             self._admit(option)
-        if _numeric_order(self.options):
+        object.__setattr__(self, "_ordered", _numeric_order(self.options))
+        if self._ordered:
             object.__setattr__(self, "options", tuple(sorted(self.options)))
         self._list(tuple(self.options))
 
     @property
     def ordered(self) -> bool:  # type: ignore[override]
         """Whether steps along the options mean anything."""
-        return _numeric_order(self.options)
+        return self._ordered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
