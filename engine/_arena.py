@@ -13,9 +13,12 @@ from kernelarc.engine._view import LogView, OwnView
 from kernelarc.genomes import Conclusion, Genome, Judged, Space, Status, Workload
 from kernelarc.islands import Habitat, Island
 
+STORE = "store"
+"""Source of evaluations that an earlier campaign of the same store made: they cost nothing."""
+
 # What a search starts from (the user's seeds, the device's, priors, what the store knows) was
 # proposed by no island and is told to every one: all begin with it in their population.
-_COMMON = ("user", "device", "prior", "store")
+_COMMON = frozenset({"user", "device", "prior", STORE})
 
 IslandBuilder = Callable[[Habitat], Sequence[Island]]
 
@@ -98,10 +101,11 @@ class Arena:
 
     def _count(self, judged: Judged) -> None:
         evaluation = judged.evaluation
-        if not evaluation.properties.get("reused", False):
+        island = evaluation.candidate.island
+        if island != STORE:
             self.evaluated += 1
             self.need.evaluated()
-        tally = self.tallies.get(evaluation.candidate.island)
+        tally = self.tallies.get(island)
         if tally is None:
             return
         tally.judged += 1
@@ -130,10 +134,15 @@ class Arena:
         self._next_told = max(self._next_told, round_number + 1)
 
     def _tell(self, told: _Told, *, migrate: bool) -> None:
+        own: dict[str, list[Judged]] = {name: [] for name in self.islands}
+        for judged in told.judged:
+            source = judged.evaluation.candidate.island
+            for name in own if source in _COMMON else (source,):
+                if name in own:
+                    own[name].append(judged)
         for name, island in self.islands.items():
-            own = [j for j in told.judged if j.evaluation.candidate.island in {name, *_COMMON}]
-            if own:
-                island.tell(own)
+            if own[name]:
+                island.tell(own[name])
             heard = [c for c in told.conclusions if migrate or c.island == name]
             if heard:
                 island.receive(heard)

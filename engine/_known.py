@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kernelarc.engine._arena import Arena
+from kernelarc.engine._arena import STORE, Arena
 from kernelarc.engine._state import CampaignState
 from kernelarc.genomes import Candidate, Evaluation, Judged, Status, Verdict
 from kernelarc.storage import Entry, Known, Round, StoreReader
@@ -75,7 +75,7 @@ def _reused(known: Known, *, number: int, round_number: int) -> Evaluation:
         number=number,
         round=round_number,
         workload=known.evaluation.candidate.workload,
-        island="store",
+        island=STORE,
         mutation="known",
         genome=known.genome,
     )

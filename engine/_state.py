@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kernelarc.engine._arena import Arena
+from kernelarc.engine._arena import STORE, Arena
 from kernelarc.engine._attribution import plan_job
 from kernelarc.engine._compare import (
     FAR,
@@ -101,6 +101,9 @@ class CampaignState:
             self._event(entry)
 
     def _round(self, entry: Round) -> None:
+        # Who asked this round had told the islands first: a log that is read does the same here,
+        # so that no more of it waits than in the campaign that wrote it.
+        self.tell_for(entry.number)
         self._rounds[entry.number] = _OpenRound()
         self.next_round = entry.number + 1
         for counts in entry.counts.values():
@@ -126,14 +129,15 @@ class CampaignState:
         arena = self.arenas[candidate.workload]
         del self.pending[candidate.number]
         self._rounds[candidate.round].outstanding -= 1
-        if not evaluation.properties.get("reused", False):
+        passed = evaluation.status is Status.OK
+        if candidate.island != STORE:
             self.counts.unique += 1
-            self.counts.measured += evaluation.status is Status.OK
-            self.counts.failed += evaluation.status is not Status.OK
+            self.counts.measured += passed
+            self.counts.failed += not passed
         arena.judged(judged)
         if judged.verdict is Verdict.KEEP:
             self._kept(arena, judged)
-        elif not arena.ledger.claims and evaluation.status is Status.OK:
+        elif passed and not arena.ledger.claims:
             arena.ledger.claims.append(judged)
         self._contest = None
         self._evidence(arena, evaluation)
@@ -146,8 +150,8 @@ class CampaignState:
         else:
             number = evaluation.candidate.number
             regions = traps.failed(genome, status, evaluation.failure or "", number)
-        opened = status is Status.OK
-        self.findings.extend(Finding(evaluation, region, opened) for region in regions)
+        for region in regions:
+            self.findings.append(Finding(evaluation, region, opened=status is Status.OK))
 
     def _kept(self, arena: Arena, judged: Judged) -> None:
         before = arena.ledger.incumbent

@@ -40,7 +40,11 @@ class ClosedRegion:
 
 
 class TrapEvidence:
-    """Counts failures and passes by region of one workload and route. Deterministic."""
+    """Counts failures and passes by region of one workload and route. Deterministic.
+
+    Where something passed is kept allele by allele, as the set of alleles that stood beside it (a
+    bit for each number): two dozen operations a pass, where a genome lies in hundreds of regions.
+    """
 
     def __init__(self, genes: Collection[str], evidence: int = 5) -> None:
         """Start with nothing known.
@@ -49,30 +53,50 @@ class TrapEvidence:
             genes: The genes that vary; one with a single allele says nothing about failures.
             evidence: Failures that close a region.
         """
-        # One fixed order: the same evidence gives the same numbers, live or read from a log.
-        self._genes = sorted(genes)
         self._needed = evidence
+        self._varying = frozenset(genes)
         self._numbers: dict[tuple[str, type, Allele], int] = {}
+        self._pieces: dict[str, int] = {}
         self._alleles: list[tuple[str, Allele]] = []
         self._failing: dict[int, _Tally] = {}
-        self._passed: set[int] = set()
+        self._beside: list[int] = [0]
+        self._passed = 0
         self._closed: dict[int, ClosedRegion] = {}
         self._passes = 0
         self._fails = 0
 
-    def _keys(self, genome: Genome) -> list[int]:
-        """Return the keys of all regions a genome lies in, single alleles first."""
-        ids = [self._number(name, genome[name]) for name in self._genes if name in genome]
-        pairs = [(left << _SHIFT) | right for i, left in enumerate(ids) for right in ids[i + 1 :]]
-        return ids + pairs
+    def _ids(self, genome: Genome) -> list[int]:
+        """Return the numbers of a genome's alleles, by gene name.
+
+        Genomes out of a store are not parsed for this: the canonical text is cut at its commas.
+        A comma inside of a value leaves pieces that are no gene with its allele and have no
+        number; then, as for an allele that is new, the genome itself is looked at.
+        """
+        ids = list(map(self._pieces.get, genome.canonical[1:-1].split(",")))
+        found = self._looked_up(genome) if None in ids else ids
+        return [number for number in found if number]
+
+    def _looked_up(self, genome: Genome) -> list[int]:
+        return [self._number(name, value) for name, value in genome.alleles().items()]
 
     def _number(self, name: str, value: Allele) -> int:
+        """Return an allele's number; 0 for a gene that does not vary."""
         key = (name, type(value), value)
         found = self._numbers.get(key)
         if found is None:
-            self._alleles.append((name, value))
-            found = self._numbers[key] = len(self._alleles)
+            found = 0
+            if name in self._varying:
+                self._alleles.append((name, value))
+                self._beside.append(0)
+                found = len(self._alleles)
+            self._numbers[key] = found
+            self._pieces[Genome("", {name: value}).canonical[1:-1]] = found
         return found
+
+    def _keys(self, ids: list[int]) -> list[int]:
+        """Return the keys of all regions that hold these alleles, single alleles first."""
+        pairs = [(left << _SHIFT) | right for i, left in enumerate(ids) for right in ids[i + 1 :]]
+        return ids + pairs
 
     def _region(self, key: int) -> Region:
         parts = (key >> _SHIFT, key & ((1 << _SHIFT) - 1))
@@ -85,12 +109,13 @@ class TrapEvidence:
         if status not in _CLOSING:
             return []
         self._fails += 1
-        ripe = [key for key in self._keys(genome) if self._count(key, failure, number)]
+        keys = self._keys(self._ids(genome))
+        ripe = [key for key in keys if self._count(key, failure, number)]
         return self._close(ripe)
 
     def _count(self, key: int, failure: str, number: int) -> bool:
         """Count a failure inside a region; tell whether the evidence closes it."""
-        if key in self._passed or key in self._closed or len(self._passed) > _PASSED_LIMIT:
+        if self._has_passed(key) or key in self._closed or self._passed > _PASSED_LIMIT:
             return False
         tally = self._failing.get(key)
         if tally is None or tally.failure != failure:
@@ -117,11 +142,32 @@ class TrapEvidence:
     def passed(self, genome: Genome) -> list[ClosedRegion]:
         """Count one pass; return the closed regions that it opens again."""
         self._passes += 1
-        keys = self._keys(genome)
-        if len(self._passed) <= _PASSED_LIMIT:
-            self._passed.update(keys)
-        if not self._failing and not self._closed:
+        ids = self._ids(genome)
+        # What failed or is closed had no pass inside: only a new region can be among it.
+        new = self._passed > _PASSED_LIMIT or self._mark(ids)
+        if not new or not (self._failing or self._closed):
             return []
-        for key in self._failing.keys() & set(keys):
-            del self._failing[key]
+        keys = self._keys(ids)
+        for key in keys:
+            self._failing.pop(key, None)
         return [self._closed.pop(key) for key in keys if key in self._closed]
+
+    def _mark(self, ids: list[int]) -> bool:
+        """Note a pass in every region of these alleles; tell whether that is new of any."""
+        together = 0
+        for number in ids:
+            together |= 1 << number
+        alleles = marks = 0
+        for number in ids:
+            before = self._beside[number]
+            if before | together != before:
+                self._beside[number] = before | together
+                alleles += not before
+                marks += (together & ~before).bit_count()
+        # A pair is marked at both of its alleles, an allele beside itself once.
+        self._passed += (marks + alleles) // 2
+        return marks > 0
+
+    def _has_passed(self, key: int) -> bool:
+        left, right = key >> _SHIFT, key & ((1 << _SHIFT) - 1)
+        return bool(self._beside[left or right] >> right & 1)

@@ -43,9 +43,9 @@ class LogView:
 
     def _rank(self, judged: Judged) -> None:
         key = rank_key(judged)
-        place = bisect.bisect(self._keys, key)
-        if place >= _BEST:
+        if len(self._keys) == _BEST and key >= self._keys[-1]:
             return
+        place = bisect.bisect(self._keys, key)
         self._keys.insert(place, key)
         self._best.insert(place, judged)
         del self._keys[_BEST:], self._best[_BEST:]

@@ -10,7 +10,8 @@ import numpy as np
 
 from kernelarc.genomes import Verdict
 
-_REWARD = {Verdict.KEEP: 1.0, Verdict.ACCEPT: 0.4}
+_KEPT = 1.0
+_ACCEPTED = 0.4
 _BETTER = 0.25
 _PRIOR_TRIALS = 4.0
 
@@ -40,13 +41,20 @@ class Credit:
             verdict: What the guardrails said.
             better: Whether it measured better than its direct parent.
         """
-        account = self._accounts.setdefault(name, _Account())
+        account, total, fade = self._accounts.get(name), self._total, self._fade
+        if account is None:
+            account = self._accounts[name] = _Account()
+        reward = _BETTER if better else 0.0
+        if verdict is Verdict.KEEP:
+            account.keeps += 1
+            reward = _KEPT
+        elif verdict is Verdict.ACCEPT:
+            reward = _ACCEPTED
         account.told += 1
-        account.keeps += verdict is Verdict.KEEP
-        reward = _REWARD.get(verdict, _BETTER if better else 0.0)
-        for book in (account, self._total):
-            book.trials = book.trials * self._fade + 1.0
-            book.reward = book.reward * self._fade + reward
+        account.trials = account.trials * fade + 1.0
+        account.reward = account.reward * fade + reward
+        total.trials = total.trials * fade + 1.0
+        total.reward = total.reward * fade + reward
 
     def counts(self) -> Mapping[str, tuple[int, int]]:
         """Return (told, KEEPs) by operator, in the order of first use."""

@@ -31,7 +31,13 @@ from kernelarc.islands._terrain import Scene, Terrain, pick, survey
 from kernelarc.islands._traps import Traps
 from kernelarc.islands._turn import Turn
 from kernelarc.islands._wins import Wins
-from kernelarc.islands.models import Proposer, StudyProposer, Surrogate, SurrogateProposer
+from kernelarc.islands.models import (
+    Proposer,
+    StudyProposer,
+    Surrogate,
+    SurrogateProposer,
+    one_thread,
+)
 from kernelarc.islands.operators import FAMILIES, GENERIC, toolbox_for
 
 _WIN_SHARE = 0.15
@@ -87,6 +93,7 @@ class EvolvingIsland(Island):
         self._told = 0
         self._stale = 0
         self._chances: Mapping[str, float] | None = None
+        self._moves: Mapping[str, float] | None = None
 
     # -- the contract ------------------------------------------------------------------------
 
@@ -109,7 +116,7 @@ class EvolvingIsland(Island):
         return proposals
 
     def tell(self, judged: Sequence[Judged]) -> None:
-        self._chances = None
+        self._chances = self._moves = None
         for one in judged:
             candidate, individual = one.evaluation.candidate, individual_of(one)
             better = individual is not None and self._improves(individual, candidate)
@@ -121,7 +128,7 @@ class EvolvingIsland(Island):
                 self._settle(candidate, individual, one.verdict)
 
     def receive(self, conclusions: Sequence[Conclusion]) -> None:
-        self._chances = None
+        self._chances = self._moves = None
         for conclusion in conclusions:
             self._traps.receive(conclusion)
             self._wins.receive(conclusion, self._told)
@@ -196,20 +203,20 @@ class EvolvingIsland(Island):
 
     def _by_model(self, turn: Turn, name: str, parent: Genome) -> Proposal | None:
         model = self._models[name].get(parent.route)
-        genome = (
-            None
-            if model is None
-            else model.propose(turn, parent, partial(self._draft, turn, parent))
-        )
+        if model is None:
+            return None
+        with one_thread():
+            genome = model.propose(turn, parent, partial(self._draft, turn, parent))
         if genome is None:
             return None
         return Proposal(genome=genome, mutation=name, parents=(parent.fingerprint,))
 
     def _draft(self, turn: Turn, parent: Genome) -> Genome | None:
         """Draft by one of the operators, drawn by credit, without asking whether it is new."""
-        moves = {n: p for n, p in self._priors.items() if n not in self._models}
-        chances = self._credit.chances(moves)
-        name = draw(turn.rng, list(chances), list(chances.values()))
+        if self._moves is None:
+            moves = {n: p for n, p in self._priors.items() if n not in self._models}
+            self._moves = self._credit.chances(moves)
+        name = draw(turn.rng, list(self._moves), list(self._moves.values()))
         drawn = self._population.parent(self._settings.tournament).genome
         parent = drawn if drawn.route == parent.route else parent
         alleles = getattr(self._toolbox, name)(parent, self._scene(parent.route), turn.rng)

@@ -3,6 +3,7 @@
 from kernelarc.islands.models._proposer import Proposer
 from kernelarc.islands.models._study import StudyProposer
 from kernelarc.islands.models._surrogate import Surrogate, SurrogateProposer
+from kernelarc.islands.models._threads import one_thread
 from kernelarc.islands.models._window import window
 
-__all__ = ["Proposer", "StudyProposer", "Surrogate", "SurrogateProposer", "window"]
+__all__ = ["Proposer", "StudyProposer", "Surrogate", "SurrogateProposer", "one_thread", "window"]

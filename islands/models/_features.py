@@ -6,12 +6,12 @@ block sizes): the model gets both views of each gene and weighs them by the evid
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelarc.genomes import Gene, Genome, Permutation, Space
+from kernelarc.genomes import Allele, Gene, Genome, Permutation, Space
 
 _IDENTITIES = 64  # alleles that are told apart by identity, at most
 _REMEMBERED = 8192
@@ -46,7 +46,8 @@ class Features:
         if found is None:
             if len(self._rows) >= _REMEMBERED:
                 self._rows.clear()
-            found = np.concatenate([gene.of(genome) for gene in self._genes])
+            alleles = genome.alleles()
+            found = np.frombuffer(b"".join([gene.of(alleles) for gene in self._genes]))
             self._rows[genome.fingerprint] = found
         return found
 
@@ -57,45 +58,50 @@ class Features:
 
 
 class _Columns:
-    """One gene's columns. Two different alleles are 1 apart, squared, by identity."""
+    """One gene's columns, as the bytes of their numbers, so that a row is made by joining.
+
+    Two different alleles are 1 apart, squared, by identity.
+    """
 
     def __init__(self, gene: Gene) -> None:
         self._gene = gene
         self._ordered = gene.ordered and gene.cardinality > 2
         self._identified = gene.cardinality <= _IDENTITIES
-        self._known: dict[int, NDArray[np.float64]] = {}
+        self._known: dict[tuple[type, Allele], bytes] = {}
         if isinstance(gene, Permutation):
             self.widths = [len(gene.items)]
         else:
             order = [1] if self._ordered else []
             self.widths = order + ([gene.cardinality] if self._identified else [])
+        self._off = self._inactive().tobytes()
 
-    def of(self, genome: Genome) -> NDArray[np.float64]:
+    def of(self, alleles: Mapping[str, Allele]) -> bytes:
         """Return the gene's numbers in a genome."""
-        gene = self._gene
-        if gene.name not in genome:
-            return self._off()
-        allele = genome[gene.name]
-        if isinstance(gene, Permutation):
-            return np.array(gene.encode(allele))
-        place = gene.index(allele)
-        found = self._known.get(place)
+        allele = alleles.get(self._gene.name)
+        if allele is None:
+            return self._off
+        key = (type(allele), allele)
+        found = self._known.get(key)
         if found is None:
-            found = self._at(place)
-            if self._identified:
-                self._known[place] = found
+            found = self._at(allele).tobytes()
+            if self._identified and not isinstance(self._gene, Permutation):
+                self._known[key] = found
         return found
 
-    def _off(self) -> NDArray[np.float64]:
+    def _inactive(self) -> NDArray[np.float64]:
         numbers = np.zeros(sum(self.widths))
         if self._ordered or not self._identified:
             numbers[: self.widths[0]] = _OFF
         return numbers
 
-    def _at(self, place: int) -> NDArray[np.float64]:
-        columns = [place / (self._gene.cardinality - 1)] if self._ordered else []
+    def _at(self, allele: Allele) -> NDArray[np.float64]:
+        gene = self._gene
+        if isinstance(gene, Permutation):
+            return np.array(gene.encode(allele))
+        place = gene.index(allele)
+        columns = [place / (gene.cardinality - 1)] if self._ordered else []
         if self._identified:
-            identity = [0.0] * self._gene.cardinality
+            identity = [0.0] * gene.cardinality
             identity[place] = 0.5**0.5
             columns += identity
         return np.array(columns)

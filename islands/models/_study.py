@@ -42,6 +42,13 @@ def _quiet() -> Iterator[None]:
         optuna.logging.set_verbosity(before)
 
 
+class _Shared(dict[str, Any]):
+    """What finished trials hold and nobody changes: storages copy every trial they are given."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Shared:
+        return self
+
+
 def _outcome(judged: Judged) -> _Outcome:
     """Name what a trial stands for: a genome measured again is another trial."""
     return judged.evaluation.candidate.genome.fingerprint, fitness_of(judged)
@@ -136,12 +143,14 @@ class StudyProposer:
         for axis in axes:
             parameters.update(axis.parameters(genome[axis.gene.name]))
             distributions.update(axis.distributions)
-        return create_trial(
+        trial = create_trial(
             state=TrialState.PRUNED if fitness is None else TrialState.COMPLETE,
             value=None if fitness is None else -fitness,
             params=parameters,
             distributions=distributions,
         )
+        trial.params, trial.distributions = _Shared(trial.params), _Shared(trial.distributions)
+        return trial
 
     def _suggest(
         self, turn: Turn, log: Sequence[Judged], parent: Genome | None

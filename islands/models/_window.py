@@ -40,4 +40,4 @@ def route_of(judged: Judged) -> str:
 def telling(judged: Judged) -> bool:
     """Tell whether an evaluation says anything of its genome: a number, or a failure of its own."""
     status = judged.evaluation.status
-    return status in _FAILED or (status is Status.OK and fitness_of(judged) is not None)
+    return fitness_of(judged) is not None if status is Status.OK else status in _FAILED

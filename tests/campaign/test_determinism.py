@@ -20,7 +20,10 @@ from kernelarc.engine import (
     resume,
     run,
 )
+from kernelarc.engine._campaign import build_state, fold
+from kernelarc.engine._run import make_ground
 from kernelarc.genomes import Judged
+from kernelarc.storage import open_writer
 
 
 class StopAfter(Observer):
@@ -52,6 +55,22 @@ def test_interrupted_and_resumed_equals_left_alone(
     resume(str(torn))
     assert history(torn) == history(whole)
     assert comparable(torn) == comparable(whole)
+
+
+def test_reading_a_log_keeps_no_more_waiting_than_writing_it(
+    recorded_space: RecordedSpace, tmp_path: Path
+) -> None:
+    space, store = recorded_space(), tmp_path / "s.db"
+    run_here(space, store, budget=200, seed=1, models=False)
+    settings = CampaignSettings(target=str(space), store=str(store), models=False)
+    with make_ground(settings).open() as session, open_writer(str(store)) as writer:
+        state = build_state(session, settings)
+        fold(state, writer, 1)
+        (arena,) = state.arenas.values()
+        waiting = sum(len(told.judged) for told in arena._rounds.values())
+        assert state.counts.unique == 200
+        assert 0 < waiting <= (1 + session.lag) * session.window
+        assert sum(n for n, _ in arena.islands["memory"].credit().values()) > 0
 
 
 def test_global_random_state_neither_matters_nor_changes(

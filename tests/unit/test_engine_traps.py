@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from kernelarc.engine._traps import Region, TrapEvidence
 from kernelarc.genomes import Genome, Status
 
@@ -74,3 +77,83 @@ def test_a_pair_inside_a_closed_single_is_not_closed_too() -> None:
     evidence = with_passes()
     closed = fail_many(evidence, [genome(1, 2, c % 4) for c in range(4)] * 4)
     assert len(closed) == 1
+
+
+def _text(value: str) -> Genome:
+    return Genome("r", {"a": value, "b": 1, "c": ("x", "y") if value else ("y", "x")})
+
+
+def test_alleles_with_commas_and_quotes_are_told_apart() -> None:
+    evidence = TrapEvidence(["a", "b", "c"])
+    for number in range(16):
+        evidence.passed(_text(f'fine "a":{number},"b":1'))
+    failing = [Genome("r", {"a": 'x,"b":2', "b": b, "c": ("x", "y")}) for b in range(2, 8)]
+    assert fail_many(evidence, failing) == [(("a", 'x,"b":2'),)]
+
+
+def test_equal_numbers_of_different_types_are_different_alleles() -> None:
+    evidence = TrapEvidence(["a", "b"])
+    for b in range(12):
+        evidence.passed(Genome("r", {"a": 1, "b": b}))
+    failing = [Genome("r", {"a": True, "b": b}) for b in range(5)]
+    assert [repr(region) for region in fail_many(evidence, failing)] == ["(('a', True),)"]
+
+
+class _Plain:
+    """The evidence rule with sets of regions, written down once more."""
+
+    def __init__(self) -> None:
+        self.passed: set[Region] = set()
+        self.failing: dict[Region, int] = {}
+        self.closed: set[Region] = set()
+        self.passes = self.fails = 0
+
+    @staticmethod
+    def regions(each: Genome) -> list[Region]:
+        single = tuple(each.items())
+        pairs = [(x, y) for i, x in enumerate(single) for y in single[i + 1 :]]
+        return [*((x,) for x in single), *pairs]
+
+    def passes_in(self, each: Genome) -> set[Region]:
+        self.passes += 1
+        inside = set(self.regions(each))
+        self.passed |= inside
+        for region in inside:
+            self.failing.pop(region, None)
+        opened = self.closed & inside
+        self.closed -= inside
+        return opened
+
+    def fails_in(self, each: Genome) -> set[Region]:
+        self.fails += 1
+        share = (self.fails + 1) / (self.fails + self.passes + 2)
+        ripe = []
+        for region in self.regions(each):
+            if region not in self.passed and region not in self.closed:
+                n = self.failing[region] = self.failing.get(region, 0) + 1
+                ripe += [region] if n >= 5 and share**n < 0.01 else []
+        for region in ripe:
+            if not any(set(known) <= set(region) for known in self.closed):
+                del self.failing[region]
+                self.closed.add(region)
+                return {region}
+        return set()
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 2), st.booleans()),
+        max_size=120,
+    )
+)
+def test_the_rule_is_the_one_written_down_with_sets(
+    history: list[tuple[int, int, int, bool]],
+) -> None:
+    evidence, plain = TrapEvidence(["a", "b", "c"]), _Plain()
+    for number, (a, b, c, luck) in enumerate(history):
+        each = genome(a, b, c)
+        if luck or a:
+            assert {r.region for r in evidence.passed(each)} == plain.passes_in(each)
+        else:
+            closed = evidence.failed(each, Status.LAUNCH_ERROR, "crash", number)
+            assert {r.region for r in closed} == plain.fails_in(each)

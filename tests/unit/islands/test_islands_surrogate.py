@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from kernelarc.genomes import Proposal
 from kernelarc.islands import IslandSettings
 from kernelarc.islands._traps import Traps
 from kernelarc.islands._turn import Turn
-from kernelarc.islands.models import Surrogate, SurrogateProposer
+from kernelarc.islands.models import Surrogate, SurrogateProposer, one_thread
 from kernelarc.islands.models._features import Features
 from kernelarc.islands.models._gaussian import Posterior, _evidence, fit_scales, planes_of
 from kernelarc.islands.models._surrogate import expected_improvement, targets
@@ -150,3 +151,14 @@ def test_switched_off_genes_have_features_too(world: Any) -> None:
     on = features.row(space.genome({"algo": "a", "tile": 8, "swizzle": True}))
     assert off.shape == on.shape == (features.width,)
     assert not np.array_equal(off, on)
+
+
+def test_models_compute_on_one_thread_and_give_the_others_back() -> None:
+    def threads() -> list[int]:
+        return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
+
+    with threadpool_limits(limits=2, user_api="blas"):
+        before = threads()
+        with one_thread():
+            assert set(threads()) == {1}
+        assert threads() == before
