@@ -71,6 +71,10 @@ class Session(ABC):
         problem: What it evaluates.
         window: How many candidates it likes to have in flight at once.
         lag: Rounds that proposing may run ahead of telling: 0 is a barrier after every round.
+        finalists: How many may meet in one contest of the best; below 2 none is held. For
+            devices on which a contest costs little beside checking a candidate.
+        patience: How often a contest that is near a decision is held again, each time with
+            three times the rounds.
     """
 
     device: str
@@ -79,6 +83,8 @@ class Session(ABC):
     problem: Problem
     window: int
     lag: int
+    finalists: int = 0
+    patience: int = 1
 
     @abstractmethod
     def spaces(self, workload: Workload) -> Mapping[str, Space]:

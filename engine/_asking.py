@@ -10,7 +10,7 @@ from kernelarc.bench import Session
 from kernelarc.engine._arena import Arena
 from kernelarc.engine._controller import allocate
 from kernelarc.engine._sharing import next_workload
-from kernelarc.engine._state import CampaignState
+from kernelarc.engine._state import REMATCH, CampaignState
 from kernelarc.engine._streams import stream
 from kernelarc.engine._view import DraftView
 from kernelarc.genomes import Candidate, Genome, NothingValidError, Proposal
@@ -90,6 +90,16 @@ class Asker:
         room = min(draft.missing(n), allowed - arena.attribution.spent)
         reverts = (r for r in _reverts(arena) if draft.fresh(r[1]))
         draft.offer(list(islice(reverts, max(room, 0))), count=False)
+        draft.invite(_nominee(arena))
+
+    def rematch(self) -> tuple[Round, list[Candidate]] | None:
+        """Return a round that holds nothing but a nominee of a final; None where there is none."""
+        for arena in self._state.arenas.values():
+            draft = _Draft(arena, self._session, self._state.next_round)
+            draft.invite(_nominee(arena))
+            if draft.accepted:
+                return draft.finish(self._state.next_number)
+        return None
 
     def _islands(self, draft: _Draft, n: int) -> None:
         """Ask the islands until the round is full, more at once where most of it is illegal."""
@@ -177,6 +187,18 @@ def _reverts(arena: Arena) -> Iterator[tuple[str, Proposal]]:
             )
 
 
+def _nominee(arena: Arena) -> tuple[str, Proposal] | None:
+    """Return who won the newest final, in the name of the island that had proposed it."""
+    best, name = arena.ledger.incumbent, arena.ledger.nominee
+    found = None if name is None else arena.find(name)
+    if found is None or best is None:
+        return None
+    candidate = found.evaluation.candidate
+    # Beside the best it won: what it has to explain is how it differs from that.
+    parents = (best.evaluation.candidate.genome.fingerprint,)
+    return candidate.island, Proposal(genome=candidate.genome, mutation=REMATCH, parents=parents)
+
+
 class _Draft:
     """A round in the making: what was accepted, and why the rest was not.
 
@@ -203,6 +225,12 @@ class _Draft:
         """Tell whether a genome is neither evaluated, nor in flight, nor in this draft."""
         key = proposal.genome.fingerprint
         return key not in self.taken and not self.arena.view.evaluated(key)
+
+    def invite(self, known: tuple[str, Proposal] | None) -> None:
+        """Accept one that was evaluated before: it is known to be legal."""
+        if known is not None:
+            self.taken.add(known[1].genome.fingerprint)
+            self.accepted.append(known)
 
     def surplus(self) -> int:
         """Return how many proposals to ask for each one wanted: what was illegal so far tells."""

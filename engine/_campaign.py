@@ -13,6 +13,7 @@ from kernelarc.engine._arena import Arena
 from kernelarc.engine._asking import Asker
 from kernelarc.engine._auditing import Auditor
 from kernelarc.engine._crash_points import crash_point
+from kernelarc.engine._finals import Finals
 from kernelarc.engine._firsts import firsts
 from kernelarc.engine._journal import Journal
 from kernelarc.engine._judging import Attributor, Judge, Rules
@@ -143,8 +144,10 @@ class Campaign:
         self, session: Session, state: CampaignState, journal: Journal, stop: StopRequest
     ) -> str:
         """Search in one session, which is closed before an audit opens its own."""
-        reason = self._pipeline(session, state, journal, stop).run()
+        pipeline = self._pipeline(session, state, journal, stop)
+        reason = pipeline.run()
         if reason not in {"signal", "audit"}:
+            pipeline.close()
             for unit in self._attributor(session, state).units(final=True):
                 journal.write(unit)
             journal.commit()
@@ -171,6 +174,9 @@ class Campaign:
             asker=asker,
             judge=Judge(session, state, self._rules()),
             attributor=self._attributor(session, state),
+            finals=Finals(
+                session, state, margin=self._ground.margin, rounds=settings.confirm_rounds
+            ),
             limits=Limits(
                 budget=settings.budget,
                 seconds=settings.seconds,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from kernelarc.bench import Session, rounds_needed
 from kernelarc.engine._arena import Arena
 from kernelarc.engine._attribution import Job, needed_changes, win
@@ -17,7 +19,7 @@ from kernelarc.engine._compare import (
 from kernelarc.engine._crash_points import crash_point
 from kernelarc.engine._ledger import fingerprint
 from kernelarc.engine._pool import ConclusionPool
-from kernelarc.engine._state import CampaignState
+from kernelarc.engine._state import REMATCH, CampaignState
 from kernelarc.engine._traps import ClosedRegion
 from kernelarc.genomes import (
     Conclusion,
@@ -32,8 +34,10 @@ from kernelarc.genomes import (
 from kernelarc.storage import ContestRecord, Entry
 
 _SCREENING_ROUNDS, _SCREENING_WINS = 5, 4
-# What twice the rounds leave of an interval's half width, with a little hope.
-_TWICE_THE_ROUNDS = 0.6
+# More rounds leave of an interval's half width what the root says, with a little hope.
+_HOPE = 0.85
+# Where finals are held, only a gain of more than this is tried at once.
+_LEAP = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +88,18 @@ class Judge:
         if self._session.deterministic:
             return self._by_value(exact_speedup(judged, incumbent)), None
         assert evaluation.measurement is not None
-        claims = evaluation.measurement.objective < arena.ledger.bar(incumbent)
+        claims = self._claims(arena, evaluation, incumbent)
         if evaluation.measurement.censored or not claims:
             return self._by_value(exact_speedup(judged, incumbent), claims=False), None
         return self._confirm(arena, judged, incumbent)
+
+    def _claims(self, arena: Arena, evaluation: Evaluation, incumbent: Judged) -> bool:
+        """Tell whether this is a claim; small gains wait for a final where there are any."""
+        if evaluation.candidate.mutation == REMATCH:
+            return fingerprint(incumbent) != evaluation.candidate.genome.fingerprint
+        leap = _LEAP if self._session.finalists > 1 else 0.0
+        assert evaluation.measurement is not None
+        return evaluation.measurement.objective < arena.ledger.bar(incumbent) * (1 - leap)
 
     def _by_value(self, speedup: Estimate, *, claims: bool = True) -> Verdict:
         if claims and speedup.low > 1.0 + self._rules.margin:
@@ -109,19 +121,22 @@ class Judge:
     ) -> tuple[Verdict, ContestRecord]:
         """Try a claim: in few rounds where the gain is large, in more where it is not.
 
-        Level 0.01 / (k (k + 1)) for the k-th claim, halved for its two contests: all claims of a
+        Level 0.01 / (k (k + 1)) for the k-th claim, divided among its contests: all claims of a
         campaign together stay below 0.01, so that even twenty campaigns on nothing end without
         a KEEP.
         """
         k = arena.ledger.tried + 1
-        claims = 10 * k * (k + 1)
+        longer = self._rules.confirm_rounds * 3 ** np.arange(self._session.patience)
+        claims = 5 * (1 + len(longer)) * k * (k + 1)
         least = rounds_needed(claims=claims)
         contenders = [judged.evaluation.candidate.genome, incumbent.evaluation.candidate.genome]
-        for rounds in (least, max(self._rules.confirm_rounds, least)):
+        tries = [least, *(max(int(rounds), least) for rounds in longer)]
+        for rounds, following in zip(tries, [*tries[1:], least], strict=True):
             contest = self._session.contest(arena.workload, contenders, rounds=rounds)
             speedup = contest_speedup(contest, judged, incumbent, claims=claims)
             verdict = self._by_value(speedup) if speedup is not None else Verdict.REVERT
-            if speedup is None or verdict is Verdict.KEEP or not self._within_reach(speedup):
+            within = speedup is not None and self._within_reach(speedup, following / rounds)
+            if verdict is Verdict.KEEP or not within:
                 break
         return verdict, ContestRecord(
             purpose="confirm",
@@ -133,10 +148,11 @@ class Judge:
             upheld=verdict is Verdict.KEEP,
         )
 
-    def _within_reach(self, speedup: Estimate) -> bool:
-        """Tell whether twice the rounds could lift the lower bound over the margin."""
+    def _within_reach(self, speedup: Estimate, longer: float) -> bool:
+        """Tell whether so many times the rounds could lift the lower bound over the margin."""
         needed = speedup.value - (1.0 + self._rules.margin)
-        return needed > 0 and _TWICE_THE_ROUNDS * (speedup.value - speedup.low) < needed
+        left = _HOPE * min(longer, 3.0) ** -0.5
+        return needed > 0 and left * (speedup.value - speedup.low) < needed
 
     def _gains(self, speedup: Estimate) -> bool:
         return speedup.value > 1.0 + self._rules.margin
@@ -148,7 +164,8 @@ class Judge:
         contest only ever drops claims, and none of its samples counts in the long one: it costs
         no confidence. One that fails here goes on, so that the long contest records it.
         """
-        if exact_speedup(judged, incumbent).value > FAR:
+        rematch = judged.evaluation.candidate.mutation == REMATCH
+        if rematch or exact_speedup(judged, incumbent).value > FAR:
             return True
         genomes = [judged.evaluation.candidate.genome, incumbent.evaluation.candidate.genome]
         contest = self._session.contest(arena.workload, genomes, rounds=_SCREENING_ROUNDS)

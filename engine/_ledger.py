@@ -30,6 +30,9 @@ class Ledger:
         bars: By genome, the least median that any contest gave it: what a challenger must look
             faster than. A genome that was first timed in a slow moment would otherwise be
             challenged by everything that comes near it.
+        final_at: Evaluations of the workload when the newest final was held.
+        beaten: Genomes that took part in one: they need not come again.
+        nominee: Who won the newest final, until it is evaluated again.
         audited: Speed-up over the baseline (None without one) of genomes that an audit upheld.
     """
 
@@ -38,6 +41,9 @@ class Ledger:
     refuted: set[str] = field(default_factory=set)
     audited: dict[str, Estimate | None] = field(default_factory=dict)
     bars: dict[str, float] = field(default_factory=dict)
+    final_at: int = 0
+    beaten: set[str] = field(default_factory=set)
+    nominee: str | None = None
 
     def standing(self) -> list[Judged]:
         """Return the claims that no audit refuted, oldest first."""
@@ -56,11 +62,22 @@ class Ledger:
         """How many claims beat an earlier one and still stand (the start is none)."""
         return sum(1 for claim in self.standing() if claim is not self.claims[0])
 
-    def apply(self, record: ContestRecord) -> None:
-        """Take note of a contest: confirmations count as tries, audits uphold or refute."""
+    def apply(self, record: ContestRecord, *, evaluated: int = 0) -> None:
+        """Take note of a contest: confirmations count as tries, audits uphold or refute.
+
+        Args:
+            record: Of this workload.
+            evaluated: Evaluations of the workload until then.
+        """
         if record.purpose == "confirm":
             self.tried += 1
             self._lower_bar(record)
+        elif record.purpose in {"heat", "final"}:
+            self.final_at = evaluated
+            self.beaten.update(record.contest.names)
+            self._lower_bar(record)
+            if record.purpose == "final" and record.upheld:
+                self.nominee = record.subject
         elif record.purpose == "audit":
             self._audit(record)
 

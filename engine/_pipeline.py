@@ -9,11 +9,15 @@ from kernelarc.bench import Session
 from kernelarc.engine._asking import Asker
 from kernelarc.engine._crash_points import crash_point
 from kernelarc.engine._effects import without_effect
+from kernelarc.engine._finals import Finals
 from kernelarc.engine._journal import Journal
 from kernelarc.engine._judging import Attributor, Judge
 from kernelarc.engine._signals import StopRequest
 from kernelarc.engine._state import CampaignState
 from kernelarc.genomes import Candidate, Evaluation
+
+# A final's winner may leave room for another, once: the best beside it were in the same one.
+_CLOSING_FINALS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,7 @@ class Pipeline:
         asker: Asker,
         judge: Judge,
         attributor: Attributor,
+        finals: Finals,
         limits: Limits,
         stop: StopRequest,
         on_round: Callable[[], None],
@@ -57,6 +62,7 @@ class Pipeline:
         self._asker = asker
         self._judge = judge
         self._attributor = attributor
+        self._finals = finals
         self._limits = limits
         self._stop = stop
         self._on_round = on_round
@@ -81,6 +87,31 @@ class Pipeline:
             if (reason := self._collect()) is not None:
                 self._journal.commit()
                 return reason
+
+    def close(self) -> None:
+        """Judge what is in flight, and hold the last finals: the search itself is over."""
+        if self._session.finalists < 2:
+            return
+        self._drain()
+        for _ in range(_CLOSING_FINALS):
+            for unit in self._finals.units(closing=True):
+                self._journal.write(unit)
+            while (drawn := self._asker.rematch()) is not None:
+                opened, candidates = drawn
+                self._journal.write([opened, *candidates])
+                self._journal.commit()
+                self._submit(candidates)
+            if not self._state.pending:
+                break
+            self._drain()
+        self._journal.commit()
+
+    def _drain(self) -> None:
+        ready: dict[int, Evaluation] = {}
+        for evaluation in self._session.collect():
+            ready[evaluation.candidate.number] = evaluation
+            while self._state.pending and (number := next(iter(self._state.pending))) in ready:
+                self._settle(ready.pop(number))
 
     def _collect(self) -> str | None:
         """Judge what comes in, in ask order; return a reason to stop at once, or None."""
@@ -138,7 +169,7 @@ class Pipeline:
         """Open every round that may be open now: the lag says how far asking runs ahead."""
         state = self._state
         while state.complete_through() >= state.next_round - 1 - self._session.lag:
-            for unit in self._attributor.units():
+            for unit in (*self._attributor.units(), *self._finals.units()):
                 self._journal.write(unit)
             if self._reason() is not None or not self._open_round():
                 return

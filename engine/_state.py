@@ -36,6 +36,12 @@ from kernelarc.genomes import (
 )
 from kernelarc.storage import ContestRecord, Entry, Event, Round
 
+REMATCH = "final.rematch"
+"""Mutation of a genome that is evaluated again because it won a final."""
+
+REMATCH = "final.rematch"
+"""The mutation of a candidate that won a final and is evaluated again."""
+
 
 @dataclass(slots=True)
 class _OpenRound:
@@ -122,6 +128,10 @@ class CampaignState:
         arena.view.reserve(candidate.genome.fingerprint)
         if candidate.mutation == "attribute.revert":
             arena.attribution.spent += 1
+        elif candidate.mutation == REMATCH:
+            arena.ledger.nominee = None
+        elif candidate.mutation == REMATCH:
+            arena.ledger.nominee = None
 
     def _judged(self, judged: Judged) -> None:
         evaluation = judged.evaluation
@@ -130,7 +140,8 @@ class CampaignState:
         del self.pending[candidate.number]
         self._rounds[candidate.round].outstanding -= 1
         passed = evaluation.status is Status.OK
-        if candidate.island != STORE:
+        again = candidate.genome.fingerprint in arena.objectives
+        if candidate.island != STORE and not again:
             self.counts.unique += 1
             self.counts.measured += passed
             self.counts.failed += not passed
@@ -180,7 +191,7 @@ class CampaignState:
 
     def _contested(self, record: ContestRecord) -> None:
         arena = self.arenas[record.workload]
-        arena.ledger.apply(record)
+        arena.ledger.apply(record, evaluated=arena.evaluated)
         if record.purpose in {"confirm", "attribute"}:
             self.counts.confirmations += 1
         elif record.purpose == "audit":

@@ -42,7 +42,8 @@ from kernelarc.islands.operators import FAMILIES, GENERIC, toolbox_for
 
 _WIN_SHARE = 0.15
 _SURROGATE = "model.surrogate"
-_NOT_OURS = "attribute."  # reverts that the engine asked for, to explain a gain
+# What the engine asked for: reverts that explain a gain, winners of finals evaluated again.
+_NOT_OURS = ("attribute.", "final.")
 _KNOWN_POINTS = 64
 _SAMPLES = 16
 

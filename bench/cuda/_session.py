@@ -76,6 +76,7 @@ class CudaSession(Session):
     ) -> None:
         self.device, self.deterministic, self.problem = name, False, problem
         self.window, self.lag = 16, 1
+        self.finalists, self.patience = 24, 3
         self._ordinal, self._seed, self._lock = ordinal, seed, lock
         self._tasks = [_task(problem, workload) for workload in problem.workloads]
         self._places = {w.fingerprint: i for i, w in enumerate(problem.workloads)}
