@@ -37,9 +37,6 @@ from kernelarc.genomes import (
 from kernelarc.storage import ContestRecord, Entry, Event, Round
 
 REMATCH = "final.rematch"
-"""Mutation of a genome that is evaluated again because it won a final."""
-
-REMATCH = "final.rematch"
 """The mutation of a candidate that won a final and is evaluated again."""
 
 
@@ -128,8 +125,6 @@ class CampaignState:
         arena.view.reserve(candidate.genome.fingerprint)
         if candidate.mutation == "attribute.revert":
             arena.attribution.spent += 1
-        elif candidate.mutation == REMATCH:
-            arena.ledger.nominee = None
         elif candidate.mutation == REMATCH:
             arena.ledger.nominee = None
 
