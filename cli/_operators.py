@@ -15,6 +15,7 @@ from kernelarc.genomes import (
     InputError,
     MatmulForm,
     Operator,
+    Problem,
     Workload,
     builtin_operators,
     builtin_workloads,
@@ -22,6 +23,8 @@ from kernelarc.genomes import (
     load_workloads,
     matmul_operator,
     matmul_target,
+    packaged_problem,
+    packaged_problems,
 )
 
 _DEFINITION, _WORKLOADS = "definition.json", "workload.jsonl"
@@ -52,7 +55,12 @@ def _builtin() -> dict[str, tuple[Operator, tuple[Workload, ...]]]:
     return {
         **{name: (op, builtin_workloads(name)) for name, op in builtin_operators().items()},
         MATMUL: (matmul_operator(MatmulForm()), matmul_target([], {}).workloads),
+        **{name: _whole(packaged_problem(name)) for name in packaged_problems()},
     }
+
+
+def _whole(problem: Problem) -> tuple[Operator, tuple[Workload, ...]]:
+    return problem.operator, problem.workloads
 
 
 def _below(folder: Path) -> dict[str, tuple[Operator, tuple[Workload, ...]]]:

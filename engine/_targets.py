@@ -19,16 +19,21 @@ from kernelarc.genomes import (
     builtin_problem,
     job_options,
     load_problem,
+    load_solution,
     matmul_target,
     nearest,
+    packaged_problem,
+    packaged_problems,
     recognised_matmul,
+    require_definition,
     with_job_options,
 )
+from kernelarc.genomes.kernels import kernel_routes
 
 DEVICES = ("cpu", "cuda:0", "replay")
 FIRST_GPU = "cuda:0"
 _RECORDINGS = (".json", ".json.gz", ".gz")
-_DEFINITION = "definition.json"
+_DEFINITION, _SOLUTION = "definition.json", "solution.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,7 @@ class Target:
 
 def target_names() -> tuple[str, ...]:
     """Return the targets that are named and not files."""
-    return (*builtin_operators(), MATMUL)
+    return (*builtin_operators(), MATMUL, *packaged_problems())
 
 
 def resolve_target(settings: CampaignSettings) -> Target:
@@ -57,6 +62,8 @@ def resolve_target(settings: CampaignSettings) -> Target:
         MissingPartError: The device or toolchain is missing.
     """
     name = settings.target
+    if name in packaged_problems():
+        return _served(settings, packaged_problem(name, _shapes(settings)))
     if name not in target_names():
         if _is_problem(name):
             return _folder(settings)
@@ -138,22 +145,38 @@ def _distinct(problem: Problem) -> Problem:
     return problem
 
 
+def _shapes(settings: CampaignSettings) -> list[Mapping[str, int]]:
+    """Return the shapes that were asked for; none stand for the problem's own workloads."""
+    return _tables(settings) if settings.axes or settings.workloads else []
+
+
 def _folder(settings: CampaignSettings) -> Target:
-    """Read a problem folder whose reference is a matrix product."""
+    """Read a problem folder; its solution, where there is one, must at least be well-formed."""
     if settings.axes or settings.workloads:
         raise InputError(
             f"{settings.target}: a problem folder brings its workloads; drop --set and --workload"
         )
     problem = load_problem(Path(settings.target))
-    operator = recognised_matmul(problem.operator)
-    if operator is None:
+    beside = Path(settings.target) / _SOLUTION
+    if beside.exists():
+        require_definition(load_solution(beside), problem.operator.name, str(beside))
+    return _served(settings, problem)
+
+
+def _served(settings: CampaignSettings, problem: Problem) -> Target:
+    """Return a problem for a GPU, recognised by its structure."""
+    name = settings.target
+    product = recognised_matmul(problem.operator)
+    if product is None and not kernel_routes(problem.operator):
         raise InputError(
-            f"{settings.target}: no route can run {problem.operator.name!r}: its reference is not "
-            f"recognised as a matrix product of its first two inputs"
+            f"{name}: no route can run {problem.operator.name!r}: its reference is not "
+            f"recognised as a matrix product, nor its tensors as another operator with routes; "
+            f"give a kernel of your own as the target"
         )
     device = _device(_device_name(settings))
     if not isinstance(device, CudaDevice):
-        raise InputError(f"{settings.target}: a problem folder runs on cuda:N")
+        raise InputError(f"{name}: a problem folder runs on cuda:N")
+    operator = problem.operator if product is None else product
     recognised = Problem(operator=operator, workloads=problem.workloads)
     return Target(device, _distinct(with_job_options(recognised, settings.options)))
 

@@ -46,6 +46,12 @@ from kernelarc.genomes._records import (
     Status,
     Verdict,
 )
+from kernelarc.genomes._solutions import (
+    Solution,
+    checked_solution,
+    load_solution,
+    require_definition,
+)
 from kernelarc.genomes._space import Space, SpaceSize
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes._strategy_rules import assign_strategies
@@ -70,6 +76,7 @@ from kernelarc.genomes.routes._matmul import (
     matmul_operator,
     matmul_problem,
 )
+from kernelarc.genomes.routes._matmul_roles import MatmulRoles, matmul_roles
 from kernelarc.genomes.routes._matmul_target import (
     MATMUL,
     job_options,
@@ -111,6 +118,7 @@ __all__ = [
     "LtRow",
     "MatmulForm",
     "MatmulJob",
+    "MatmulRoles",
     "Measurement",
     "MissingPartError",
     "NothingValidError",
@@ -121,6 +129,7 @@ __all__ = [
     "Problem",
     "Proposal",
     "ShapePair",
+    "Solution",
     "Space",
     "SpaceSize",
     "Status",
@@ -141,6 +150,7 @@ __all__ = [
     "builtin_workloads",
     "bytes_of",
     "canonical_json",
+    "checked_solution",
     "dtype_bytes",
     "evaluate_over_axes",
     "fingerprint_of",
@@ -148,15 +158,18 @@ __all__ = [
     "job_options",
     "load_definition",
     "load_problem",
+    "load_solution",
     "load_workloads",
     "matmul_job",
     "matmul_operator",
     "matmul_problem",
+    "matmul_roles",
     "matmul_target",
     "nearest",
     "packaged_problem",
     "packaged_problems",
     "recognised_matmul",
+    "require_definition",
     "same_allele",
     "widened",
     "with_job_options",

@@ -1,8 +1,8 @@
 """Matrix products: which operators are one, and the job that a library is then given.
 
 An operator is a matrix product when its reference is ``out = f(op(A) . op(B) [+ residual]
-[+ bias])`` and its ``op_type`` says so. The roles are read from the tensors' axes, not from their
-names: the axis that both factors have and the output has not is contracted.
+[+ bias])`` and its ``op_type`` says so. The roles are read from the reference, or from the tensors'
+axes, never from their names: the axis that both factors have and the output has not is contracted.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from kernelarc.genomes._operators import (
     Tolerance,
     Workload,
 )
+from kernelarc.genomes.routes._matmul_roles import matmul_roles
 
 ACTIVATIONS = ("none", "relu", "gelu")
 LAYOUTS = ("TN", "NN", "NT")
@@ -262,79 +263,32 @@ def matmul_job(
     kind, _, activation = operator.op_type.partition("_")
     if kind not in _OP_TYPES or len(operator.outputs) != 1:
         return None
-    roles = _roles(operator, workload)
+    roles = matmul_roles(operator, workload)
     if roles is None or (activation or "none") not in ACTIVATIONS:
         return None
     bound = dict(axes) if axes is not None else _bound(operator, workload)
     out = operator.outputs[0]
     options = workload.options
+    dtypes = {spec.name: spec.dtype for spec in operator.inputs}
     job = MatmulJob(
         m=_extent(roles.m, bound),
         n=_extent(roles.n, bound),
         k=_extent(roles.k, bound),
         batch=_extent(roles.batch, bound),
-        dtype=operator.inputs[0].dtype,
+        dtype=dtypes[roles.a],
         out_dtype=out.dtype,
         transpose_a=roles.transpose_a,
         transpose_b=roles.transpose_b,
-        residual=roles.residual,
-        bias=roles.bias,
+        residual=roles.residual is not None,
+        bias=roles.bias is not None,
         activation=activation or "none",
-        in_place=roles.residual and bool(options.get("in_place", False)),
+        in_place=roles.residual is not None and bool(options.get("in_place", False)),
         tf32=bool(options.get("tf32", False)),
         fast_accum=bool(options.get("fast_accum", False)),
         workspace_bytes=_workspace(options) << 20,
     )
-    _check(job, operator)
+    _check(job, operator, dtypes[roles.b])
     return job
-
-
-@dataclass(frozen=True, slots=True)
-class _Roles:
-    m: tuple[str, ...]
-    n: tuple[str, ...]
-    k: tuple[str, ...]
-    batch: tuple[str, ...]
-    transpose_a: bool
-    transpose_b: bool
-    residual: bool
-    bias: bool
-
-
-def _roles(operator: Operator, workload: Workload) -> _Roles | None:
-    present = [t for t in operator.inputs if not t.optional or workload.options.get(t.name)]
-    if len(present) < 2:
-        return None
-    a, b, *rest = (t.shape for t in present)
-    out = operator.outputs[0].shape
-    if a is None or b is None or out is None or len(out) < 2 or len(b) < 2:
-        return None
-    contracted = [axis for axis in a if axis in b and axis not in out]
-    if len(contracted) != 1 or a.count(contracted[0]) != 1:
-        return None
-    k = contracted[0]
-    n = out[-1]
-    batch = b[:-2]
-    rows = out[len(batch) : -1]
-    shapes_fit = (
-        out[: len(batch)] == batch
-        and a in {(*batch, *rows, k), (*batch, k, *rows)}
-        and b in {(*batch, k, n), (*batch, n, k)}
-    )
-    extra = _extras(rest, out, n)
-    if not shapes_fit or extra is None:
-        return None
-    return _Roles(rows, (n,), (k,), batch, a[-1] != k, b[-1] == k, *extra)
-
-
-def _extras(
-    rest: Sequence[tuple[str, ...] | None], out: tuple[str, ...], n: str
-) -> tuple[bool, bool] | None:
-    """Say whether there is a residual and a bias; None where there is anything else."""
-    known = [shape for shape in rest if shape in (out, (n,))]
-    if len(known) != len(rest) or len(set(known)) != len(known):
-        return None
-    return out in known, (n,) in known
 
 
 def _bound(operator: Operator, workload: Workload) -> dict[str, int]:
@@ -356,13 +310,13 @@ def _workspace(options: Mapping[str, bool | int | str]) -> int:
     return value
 
 
-def _check(job: MatmulJob, operator: Operator) -> None:
+def _check(job: MatmulJob, operator: Operator, other_dtype: str) -> None:
     dtype_bytes(job.dtype)
     dtype_bytes(job.out_dtype)
-    if operator.inputs[1].dtype != job.dtype:
+    if other_dtype != job.dtype:
         raise InputError(
             f"operator {operator.name!r}: the factors have dtypes {job.dtype} and "
-            f"{operator.inputs[1].dtype}; a matrix product here has one"
+            f"{other_dtype}; a matrix product here has one"
         )
     if job.scaled and job.layout != "TN":
         raise InputError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TypeAlias
 
 from kernelarc.genomes._operators import Operator
@@ -46,6 +47,23 @@ class _UnknownError(Exception):
     """The expression is none that is read here."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReadProduct:
+    """What a reference was read to compute: ``activation(left . right + added)``.
+
+    Attributes:
+        left: Name of the first factor, and whether its last two axes are exchanged.
+        right: The same of the second.
+        added: Names of the other inputs, each added once.
+        activation: ``"none"`` or ``"relu"``.
+    """
+
+    left: tuple[str, bool]
+    right: tuple[str, bool]
+    added: tuple[str, ...]
+    activation: str
+
+
 def recognised_matmul(operator: Operator) -> Operator | None:
     """Return the operator marked as a matrix product, or None where its reference is no such.
 
@@ -54,35 +72,48 @@ def recognised_matmul(operator: Operator) -> Operator | None:
     kind = operator.op_type.partition("_")[0]
     if kind in {"matmul", "gemm"}:
         return operator
-    if operator.reference is None or len(operator.outputs) != 1:
-        return None
-    found = _read(operator.reference, [tensor.name for tensor in operator.inputs])
-    if found is None or not _roles_fit(operator, found):
+    found = read_product(operator)
+    if found is None:
         return None
     suffix = "" if found.activation == "none" else f"_{found.activation}"
     return replace(operator, op_type=f"matmul{suffix}")
 
 
-def _roles_fit(operator: Operator, found: _Sum) -> bool:
-    """Tell whether the factors are the first two inputs and every other input is added once."""
-    if found.product is None:
-        return False
-    names = [tensor.name for tensor in operator.inputs]
-    factors = [tensor.name for tensor in found.product]
-    if factors != names[:2] or sorted(found.added) != sorted(names[2:]):
-        return False
+def read_product(operator: Operator) -> ReadProduct | None:
+    """Read an operator's reference as a matrix product, in whatever order its inputs stand.
+
+    Returns:
+        None where it computes anything else, or where an input takes no part or two parts.
+    """
+    if operator.reference is None or len(operator.outputs) != 1:
+        return None
+    names = tuple(tensor.name for tensor in operator.inputs)
+    found = _read(operator.reference, names)
+    if found is None or found.product is None:
+        return None
+    left, right = found.product
+    if sorted((left.name, right.name, *found.added)) != sorted(names):
+        return None
     shapes = {tensor.name: tensor.shape or () for tensor in operator.inputs}
     if any(t.flat and len(shapes[t.name]) != 2 for t in found.product):
-        return False
-    left, right = (_last_two(shapes[t.name], t.transposed) for t in found.product)
-    return len(left) == len(right) == 2 and left[1] == right[0]
+        return None
+    rows, columns = (_last_two(shapes[t.name], t.transposed) for t in found.product)
+    if not len(rows) == len(columns) == 2 or rows[1] != columns[0]:
+        return None
+    return ReadProduct(
+        left=(left.name, left.transposed),
+        right=(right.name, right.transposed),
+        added=found.added,
+        activation=found.activation,
+    )
 
 
 def _last_two(shape: tuple[str, ...], transposed: bool) -> tuple[str, ...]:
     return shape[-1:-3:-1] if transposed else shape[-2:]
 
 
-def _read(source: str, inputs: list[str]) -> _Sum | None:
+@lru_cache(maxsize=64)
+def _read(source: str, inputs: tuple[str, ...]) -> _Sum | None:
     try:
         body = ast.parse(source).body
     except SyntaxError:

@@ -55,7 +55,7 @@ _FALLBACK = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class Choice:
     """What is exported of one workload.
 
     Attributes:
@@ -75,7 +75,7 @@ def cublaslt_files(subject: Subject, path: Path) -> Mapping[Path, FileWriter]:
     Raises:
         InputError: The campaign has no genomes of this route, or no best was audited.
     """
-    text = json.dumps(_table(subject, _choices(subject)), indent=1, allow_nan=False) + "\n"
+    text = json.dumps(_table(subject, choices(subject)), indent=1, allow_nan=False) + "\n"
 
     def write(aside: Path) -> None:
         aside.write_text(text, encoding="utf-8")
@@ -92,7 +92,7 @@ def npy_files(subject: Subject, path: Path) -> Mapping[Path, FileWriter]:
     places = paths_for(path, subject.workloads)
     return {
         places[workload.fingerprint]: _array_writer(_struct(workload, choice))
-        for workload, choice in zip(subject.workloads, _choices(subject), strict=True)
+        for workload, choice in zip(subject.workloads, choices(subject), strict=True)
     }
 
 
@@ -107,8 +107,12 @@ def _array_writer(array: NDArray[Any]) -> FileWriter:
 # What is exported
 
 
-def _choices(subject: Subject) -> list[_Choice]:
-    """Decide for each workload, in the problem's order."""
+def choices(subject: Subject) -> list[Choice]:
+    """Decide for each workload, in the problem's order, what is exported.
+
+    Raises:
+        InputError: The campaign has no genomes of this route, or no best was audited.
+    """
     number = subject.campaign.id
     if any(b.evaluation.candidate.genome.route != LT_ROUTE for b in subject.bests):
         raise InputError(
@@ -123,12 +127,12 @@ def _choices(subject: Subject) -> list[_Choice]:
     return [_choice(subject, workload) for workload in subject.workloads]
 
 
-def _choice(subject: Subject, workload: Workload) -> _Choice:
+def _choice(subject: Subject, workload: Workload) -> Choice:
     best = subject.best(workload)
     why = _doubt(best)
     if best is not None and why is None:
-        return _Choice(ALGORITHM, "audited: surely faster", best, best.evaluation)
-    return _Choice(HEURISTIC, str(why), best, _baseline(subject, workload))
+        return Choice(ALGORITHM, "audited: surely faster", best, best.evaluation)
+    return Choice(HEURISTIC, str(why), best, _baseline(subject, workload))
 
 
 def _doubt(best: Best | None) -> str | None:
@@ -155,7 +159,7 @@ def _baseline(subject: Subject, workload: Workload) -> Evaluation | None:
 # The table
 
 
-def _table(subject: Subject, choices: list[_Choice]) -> dict[str, Any]:
+def _table(subject: Subject, choices: list[Choice]) -> dict[str, Any]:
     campaign = subject.campaign
     identity = campaign.environment.identity
     entries = [
@@ -187,7 +191,7 @@ def _table(subject: Subject, choices: list[_Choice]) -> dict[str, Any]:
     }
 
 
-def _entry(subject: Subject, workload: Workload, choice: _Choice) -> dict[str, Any]:
+def _entry(subject: Subject, workload: Workload, choice: Choice) -> dict[str, Any]:
     job = _job(subject, workload)
     return {
         "workload": workload.label,
@@ -244,7 +248,7 @@ def _call(job: MatmulJob) -> dict[str, Any]:
 
 def _algorithm(evaluation: Evaluation) -> dict[str, Any]:
     genome, seen = evaluation.candidate.genome, evaluation.properties
-    attributes, blob = _recorded(evaluation)
+    attributes, blob = recorded(evaluation)
     return {
         "attributes": dict(zip(LT_ATTRIBUTES, attributes, strict=True)),
         "workspace_bytes": int(genome["workspace_mib"]) << 20,  # type: ignore[arg-type]
@@ -256,7 +260,7 @@ def _algorithm(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _recorded(evaluation: Evaluation) -> tuple[tuple[int, ...], bytes]:
+def recorded(evaluation: Evaluation) -> tuple[tuple[int, ...], bytes]:
     """Return the nine attributes and the 64 bytes that the device recorded.
 
     Raises:
@@ -293,12 +297,12 @@ def _evidence(best: Best | None) -> dict[str, Any] | None:
 # The planner's structs
 
 
-def _struct(workload: Workload, choice: _Choice) -> NDArray[Any]:
+def _struct(workload: Workload, choice: Choice) -> NDArray[Any]:
     if choice.evaluation is None:
         raise InputError(
             f"workload {workload.label!r}: {choice.why}, and the heuristic itself was not recorded"
         )
-    _, blob = _recorded(choice.evaluation)
+    _, blob = recorded(choice.evaluation)
     seen = choice.evaluation.properties
     found = np.zeros(1, dtype=STRUCT)
     found["algo"]["data_"][0] = np.frombuffer(blob, dtype="<u8")

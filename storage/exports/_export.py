@@ -18,6 +18,7 @@ from kernelarc.storage.exports._kernel_tuner_cache import kernel_tuner_cache_fil
 from kernelarc.storage.exports._kernel_tuner_t4 import kernel_tuner_t4_files
 from kernelarc.storage.exports._optuna import optuna_files
 from kernelarc.storage.exports._placing import FileWriter, place
+from kernelarc.storage.exports._sol import sol_files
 from kernelarc.storage.exports._subject import Subject
 from kernelarc.storage.exports._triton import triton_files
 from kernelarc.storage.exports._vllm import vllm_fp8_files, vllm_moe_files
@@ -39,6 +40,7 @@ EXPORTERS: Mapping[str, Exporter] = MappingProxyType(
         "vllm-fp8": vllm_fp8_files,
         "helion": helion_files,
         "inductor": inductor_files,
+        "sol": sol_files,
     }
 )
 

@@ -15,7 +15,9 @@ from kernelarc.genomes import (
     job_options,
     matmul_job,
     matmul_operator,
+    matmul_roles,
     matmul_target,
+    packaged_problem,
     recognised_matmul,
     with_job_options,
 )
@@ -158,3 +160,49 @@ def test_an_operator_that_says_so_is_taken_at_its_word() -> None:
     assert recognised_matmul(operator) is operator
     assert recognised_matmul(definition("def run(x, w):\n    return x\n")) is None
     assert recognised_matmul(definition("def run(x, w, *, r):\n    return x @ w.T + r\n")) is None
+
+
+def test_factors_are_found_in_any_order_and_through_a_square_weight() -> None:
+    """The published projection: the residual stands second, and K and N are one axis."""
+    axes = {n: Axis(name=n, kind="var") for n in ("B", "S")}
+    axes["H"] = Axis(name="H", kind="const", value=2560)
+    row = ("B", "S", "H")
+    tensors = {"attn": row, "stream": row, "o_proj": ("H", "H")}
+
+    def operator(body: str) -> Operator:
+        return Operator(
+            name="projection",
+            axes=axes,
+            inputs=tuple(TensorSpec(name=n, shape=s, dtype="bfloat16") for n, s in tensors.items()),
+            outputs=(TensorSpec(name="y", shape=row, dtype="bfloat16"),),
+            reference=f"def run(attn, stream, o_proj):\n    {body}\n",
+        )
+
+    for body, flipped in (
+        ("p = torch.matmul(attn, o_proj.t())\n    return p + stream", True),
+        ("return stream + attn @ o_proj", False),
+    ):
+        found = recognised_matmul(operator(body))
+        assert found is not None
+        workload = Workload(operator=found.fingerprint, axes={"B": 2, "S": 293})
+        roles, job = matmul_roles(found, workload), matmul_job(found, workload)
+        assert roles is not None and job is not None
+        assert (roles.a, roles.b, roles.residual, roles.bias) == ("attn", "o_proj", "stream", None)
+        assert (job.m, job.n, job.k, job.transpose_b) == (586, 2560, 2560, flipped)
+        assert job.residual and not job.in_place
+    assert recognised_matmul(operator("return o_proj @ attn + stream")) is None
+
+
+def test_the_packaged_projection_is_a_product() -> None:
+    problem = packaged_problem("gemm_residual", [{"batch": 3}])
+    found = recognised_matmul(problem.operator)
+    assert found is not None
+    job = matmul_job(found, problem.workloads[0])
+    assert job is not None and (job.m, job.n, job.k, job.layout) == (768, 2560, 2560, "TN")
+    assert problem.workloads[0].tolerance.max_rtol == 0.05
+    with pytest.raises(InputError, match="no axis 'bach' \\(did you mean 'batch'"):
+        packaged_problem("gemm_residual", [{"bach": 3}])
+    with pytest.raises(InputError, match="whole number from 1"):
+        packaged_problem("gemm_residual", [{"seq": 0}])
+    with pytest.raises(InputError, match="did you mean 'gemm_residual'"):
+        packaged_problem("gemm_resid")

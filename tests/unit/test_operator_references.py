@@ -74,13 +74,14 @@ def silu(x: Array) -> Array:
 
 def soft(scores: Array) -> Array:
     raised = np.exp(scores - scores.max(-1, keepdims=True))
-    total: Array = raised.sum(-1, keepdims=True)
-    return raised / total
+    shares: Array = raised / raised.sum(-1, keepdims=True)
+    return shares
 
 
 def normed(x: Array, weight: Array, eps: float) -> Array:
-    size: Array = np.sqrt((x * x).mean(-1, keepdims=True) + eps)
-    return x / size * weight
+    size = np.sqrt((x * x).mean(-1, keepdims=True) + eps)
+    scaled: Array = x / size * weight
+    return scaled
 
 
 def gemm_residual(x: Array, weight: Array, residual: Array) -> tuple[Array, ...]:

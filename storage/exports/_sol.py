@@ -1,0 +1,67 @@
+"""Format ``sol``: a SOL-ExecBench ``solution.json`` whose sources stand alone.
+
+The sources hold what was found for each shape and need nothing of ours. Only what an audit upheld
+goes in; a shape without such a genome runs what its baseline runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeAlias
+
+from kernelarc.genomes import LT_ROUTE, InputError, Solution, checked_solution
+from kernelarc.storage.exports._placing import FileWriter
+from kernelarc.storage.exports._sol_cublaslt import cublaslt_solution
+from kernelarc.storage.exports._subject import Subject
+
+SolutionMaker: TypeAlias = Callable[[Subject], Solution]
+
+MAKERS: Mapping[str, SolutionMaker] = MappingProxyType({LT_ROUTE: cublaslt_solution})
+"""By route; all bests of a campaign that is exported are of one."""
+
+
+def sol_files(subject: Subject, path: Path) -> Mapping[Path, FileWriter]:
+    """Write the solution.
+
+    Raises:
+        InputError: The campaign's operator is no problem in the schema's form, its bests are of
+            several routes or of one without sources, or no best was audited.
+    """
+    _check_problem(subject)
+    text = MAKERS[_route(subject)](subject).text()
+    checked_solution(text, str(path))
+
+    def write(aside: Path) -> None:
+        aside.write_text(text, encoding="utf-8")
+
+    return {path: write}
+
+
+def _check_problem(subject: Subject) -> None:
+    operator = subject.operator
+    optional = any(spec.optional for spec in operator.inputs)
+    if operator.reference is None or "torch" not in operator.reference or optional:
+        raise InputError(
+            f"campaign {subject.campaign.id}: format sol is for problems in SOL-ExecBench's form; "
+            f"{operator.name!r} has no reference in torch. Run a problem folder, or a packaged "
+            f"problem such as gemm_residual"
+        )
+
+
+def _route(subject: Subject) -> str:
+    audited = [best for best in subject.bests if best.audited]
+    if not audited:
+        raise InputError(
+            f"campaign {subject.campaign.id}: no best was audited yet, and a solution holds "
+            f"nothing else; 'kernelarc resume' or 'kernelarc verify' audits it"
+        )
+    routes = sorted({best.evaluation.candidate.genome.route for best in audited})
+    if len(routes) > 1 or routes[0] not in MAKERS:
+        raise InputError(
+            f"campaign {subject.campaign.id}: format sol writes one route of "
+            f"{', '.join(MAKERS)}; the bests are of {', '.join(routes)}. Run a campaign with "
+            f"one of them"
+        )
+    return routes[0]

@@ -1,0 +1,1 @@
+"""Sources of exported solutions: they stand alone and import nothing of ours."""
