@@ -29,8 +29,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kernelarc.bench._gene_json import gene_from_json, gene_to_json
 from kernelarc.bench.replay._answers import Answer, Answers
-from kernelarc.bench.replay._gene_json import gene_from_json, gene_to_json
 from kernelarc.bench.replay._job_json import (
     operator_from_json,
     operator_to_json,
