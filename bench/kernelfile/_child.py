@@ -1,26 +1,28 @@
 """The reading process: imports one file and says what stands in it.
 
-Run as ``python -m kernelarc.bench.kernelfile._child FILE DESCRIPTOR SECONDS``. The answer goes to
-the descriptor as one JSON object; whatever the file prints goes where the parent caught it.
+Run as ``python -m kernelarc.bench.kernelfile._child FILE DESCRIPTOR SECONDS WORKLOADS``, the
+last being axes by workload as JSON. The answer goes to the descriptor as one JSON object; whatever
+the file prints goes where the parent caught it.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
 import sys
 import traceback
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from kernelarc.bench.kernelfile._describe import Declared
 from kernelarc.bench.kernelfile._inspect import UnfitSeedError, kernels_of
+from kernelarc.genomes import KernelarcError
+from kernelarc.genomes.triton import declarations_of, imported
 
-MODULE = "kernelarc_kernel_file"
 
-
-def main(file: str, descriptor: int) -> int:
+def main(file: str, descriptor: int, workloads: list[dict[str, int]]) -> int:
     """Import the file, answer, and end."""
     try:
         import triton  # noqa: F401, PLC0415
@@ -29,26 +31,22 @@ def main(file: str, descriptor: int) -> int:
     path = Path(file).resolve()
     try:
         module = imported(path)
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
         return _answer(descriptor, {"fault": "raises", **_place(error, path)})
     try:
-        return _answer(descriptor, {"kernels": kernels_of(module)})
-    except UnfitSeedError as error:
-        return _answer(descriptor, {"fault": "seed", "message": str(error)})
+        return _answer(descriptor, _found(module, workloads))
+    except (UnfitSeedError, KernelarcError) as error:
+        return _answer(descriptor, {"fault": "said", "message": str(error)})
 
 
-def imported(path: Path) -> Any:
-    """Import a file by its path, with its folder first on the module path, as a script has it."""
-    sys.path.insert(0, str(path.parent))
-    spec = importlib.util.spec_from_file_location(MODULE, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[MODULE] = module
-    spec.loader.exec_module(module)
-    return module
+def _found(module: ModuleType, workloads: list[dict[str, int]]) -> dict[str, Any]:
+    said = declarations_of(module)
+    return {
+        "kernels": kernels_of(module),
+        "declarations": [
+            Declared(module, name, each).to_json(workloads) for name, each in said.items()
+        ],
+    }
 
 
 def _place(error: BaseException, path: Path) -> dict[str, Any]:
@@ -75,4 +73,4 @@ def _answer(descriptor: int, values: dict[str, Any]) -> int:
 
 if __name__ == "__main__":
     signal.alarm(int(sys.argv[3]))  # also where the parent is gone
-    sys.exit(main(sys.argv[1], int(sys.argv[2])))
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[4])))

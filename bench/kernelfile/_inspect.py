@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from kernelarc.bench.kernelfile._records import COMPILE_OPTIONS, Kernel, Parameter
+from kernelarc.genomes import Allele
+from kernelarc.genomes.triton import jitted, layers, tuner_of
 
 _PLAIN = (bool, int, float, str)
 
@@ -47,28 +49,6 @@ def kernels_of(module: ModuleType) -> list[dict[str, Any]]:
     return [asdict(kernel) for kernel in sorted(kernels, key=lambda kernel: kernel.line)]
 
 
-def jitted(value: Any) -> Any:
-    """Return the jitted function below any decorators, or None where there is none."""
-    from triton.runtime.jit import JITFunction  # noqa: PLC0415 - an optional part
-
-    seen = 0
-    while not isinstance(value, JITFunction):
-        value = getattr(value, "fn", None)
-        seen += 1
-        if value is None or seen > 20:
-            return None
-    return value
-
-
-def layers(value: Any) -> Iterator[Any]:
-    """Yield a kernel's decorators from the outermost inwards, the jitted function last."""
-    base = jitted(value)
-    while value is not base:
-        yield value
-        value = value.fn
-    yield base
-
-
 def _depth(value: Any) -> int:
     return sum(1 for _ in layers(value))
 
@@ -88,7 +68,7 @@ def kernel_of(name: str, value: Any) -> Kernel:
     """Say what one kernel object is."""
     base = jitted(value)
     parameters = tuple(_parameter(p) for p in base.params)
-    tuner = next((each for each in layers(value) if hasattr(each, "configs")), None)
+    tuner = tuner_of(value)
     computed = [n for each in layers(value) for n in _heuristics(each)]
     plain = Kernel(
         name=name,
@@ -177,3 +157,14 @@ def seeds_of(kernel: Kernel, configurations: Iterable[Any]) -> tuple[dict[str, A
 def options_of(configuration: Any) -> dict[str, int]:
     """Return a configuration's compile options as genes; ``maxnreg`` 0 sets no limit."""
     return {name: int(getattr(configuration, name, 0) or 0) for name in COMPILE_OPTIONS}
+
+
+def configuration(alleles: Mapping[str, Allele]) -> Any:
+    """Return a genome as Triton's own configuration object."""
+    import triton  # noqa: PLC0415 - an optional part
+
+    constants = {name: value for name, value in alleles.items() if name not in COMPILE_OPTIONS}
+    options = {n: alleles[n] for n in COMPILE_OPTIONS if n in alleles}
+    if not options.get("maxnreg"):
+        options.pop("maxnreg", None)
+    return triton.Config(constants, **options)

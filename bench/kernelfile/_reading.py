@@ -11,13 +11,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from kernelarc.bench.kernelfile._records import Kernel
 from kernelarc.genomes import InputError, MissingPartError, nearest
+from kernelarc.genomes.triton import content_of
 
 IMPORT_LIMIT_S = 120.0
 _PROGRAM = "kernelarc.bench.kernelfile._child"
@@ -29,12 +30,16 @@ class KernelFile:
     """A Python file and the kernels in it.
 
     Attributes:
+        content: Hash of the file's content as it was read.
         kernels: By line, at least one.
+        declarations: What its ``TritonKernel`` objects say, as JSON values, by name.
         printed: The end of what the file wrote to standard output and standard error on import.
     """
 
     path: Path
+    content: str
     kernels: tuple[Kernel, ...]
+    declarations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     printed: str = ""
 
     def kernel(self, name: str | None = None) -> Kernel:
@@ -60,7 +65,12 @@ class KernelFile:
         )
 
 
-def read_kernel_file(path: Path | str, *, limit_s: float = IMPORT_LIMIT_S) -> KernelFile:
+def read_kernel_file(
+    path: Path | str,
+    *,
+    workloads: Sequence[Mapping[str, int]] = ({},),
+    limit_s: float = IMPORT_LIMIT_S,
+) -> KernelFile:
     """Import a file in another process and return what kernels stand in it.
 
     Nothing that the file does reaches this process: what it prints is caught, an endless import
@@ -68,23 +78,30 @@ def read_kernel_file(path: Path | str, *, limit_s: float = IMPORT_LIMIT_S) -> Ke
 
     Args:
         path: A Python file.
+        workloads: Axes that the user sets, one table for each workload: the launch function is
+            tried with them.
         limit_s: Seconds that the import may take.
 
     Raises:
         InputError: The file is missing, is no Python (the message says the line), raises on
-            import, takes too long, ends its process, or has no kernel.
+            import, takes too long, ends its process, or has no kernel; or its declaration does
+            not fit the kernel or the launch function.
         MissingPartError: Triton is not installed.
     """
     path = Path(path)
     parsed(path)
-    answer, printed = _asked(path, limit_s)
+    content = content_of(path)
+    answer, printed = _asked(path, workloads, limit_s)
     _raise_fault(path, answer)
     kernels = tuple(Kernel.from_json(values) for values in answer["kernels"])
     if not kernels:
         raise InputError(
             f"{path}: no kernel in it: no function that it defines has the decorator @triton.jit"
         )
-    return KernelFile(path=path, kernels=kernels, printed=printed)
+    said = {values["name"]: values for values in answer["declarations"]}
+    return KernelFile(
+        path=path.absolute(), content=content, kernels=kernels, declarations=said, printed=printed
+    )
 
 
 def parsed(path: Path) -> ast.Module:
@@ -103,12 +120,15 @@ def parsed(path: Path) -> ast.Module:
         raise InputError(f"{path}: is no Python source: {error}") from None
 
 
-def _asked(path: Path, limit_s: float) -> tuple[dict[str, Any], str]:
+def _asked(
+    path: Path, workloads: Sequence[Mapping[str, int]], limit_s: float
+) -> tuple[dict[str, Any], str]:
     """Return the reading process's answer and the end of what it printed."""
+    tables = json.dumps([dict(axes) for axes in workloads])
     with tempfile.TemporaryFile() as answers, tempfile.TemporaryFile() as caught:
-        target = str(answers.fileno())
+        numbers = [str(answers.fileno()), str(math.ceil(limit_s) + 5)]
         child = subprocess.Popen(
-            [sys.executable, "-m", _PROGRAM, str(path), target, str(math.ceil(limit_s) + 5)],
+            [sys.executable, "-m", _PROGRAM, str(path), *numbers, tables],
             pass_fds=(answers.fileno(),),
             stdin=subprocess.DEVNULL,
             stdout=caught,
@@ -158,5 +178,5 @@ def _raise_fault(path: Path, answer: Mapping[str, Any]) -> None:
     if fault == "raises":
         line = f", line {answer['line']}" if answer.get("line") else ""
         raise InputError(f"{path}{line}: raises on import: {message}")
-    if fault == "seed":
+    if fault == "said":
         raise InputError(f"{path}: {message}")

@@ -80,6 +80,7 @@ class TritonCall:
         options: Of the compiler, out of ``OPTIONS``.
         clears: What is set to zero before the launch, as part of the timed work.
         scratch: Buffers that the arguments name.
+        given: What a launch function called the kernel with, by name, as it was given.
     """
 
     function: Any
@@ -89,3 +90,4 @@ class TritonCall:
     options: Mapping[str, Any] = field(default_factory=dict)
     clears: tuple[Clear, ...] = ()
     scratch: tuple[Scratch, ...] = ()
+    given: Mapping[str, Any] = field(default_factory=dict)

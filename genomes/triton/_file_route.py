@@ -43,6 +43,7 @@ class TritonFileRoute(KernelRoute):
         constraints: Between them.
         first: Genomes to try first, what the user runs today foremost.
         strategies: Strategy by gene, from the user.
+        pruned: For workloads with these axes, what the kernel's own pruning leaves.
     """
 
     path: Path
@@ -54,12 +55,14 @@ class TritonFileRoute(KernelRoute):
     constraints: tuple[Constraint, ...] = ()
     first: tuple[Mapping[str, Allele], ...] = ()
     strategies: Mapping[str, str] = field(default_factory=dict)
+    pruned: tuple[tuple[Mapping[str, int], Constraint], ...] = ()
     name: str = ROUTE
 
     def space(self, workload: Workload, device: DeviceLimits) -> Space:
         """Return the file's genes under its constraints and the device's."""
         limits = device_constraints(self.genes, self.operator, device)
-        space = Space(self.name, self.genes, (*self.constraints, *limits))
+        own = [table for axes, table in self.pruned if dict(axes) == dict(workload.axes)]
+        space = Space(self.name, self.genes, (*self.constraints, *own, *limits))
         return assign_strategies(space, self.strategies)
 
     def build(self, workload: Workload, genome: Genome, arch: str) -> Build:

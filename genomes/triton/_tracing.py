@@ -172,7 +172,7 @@ class KernelStandIn:
         named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
         clears, self._trace.clears[:] = tuple(self._trace.clears), []
         call = call_of(self._kernel, named, self._genes, grid)
-        self._trace.calls.append(replace(call, clears=clears))
+        self._trace.calls.append(replace(call, clears=clears, given=named))
 
 
 def call_of(

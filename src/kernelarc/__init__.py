@@ -7,6 +7,7 @@
   ExpressionConstraint, PredicateConstraint, Genome
 - a problem and a route of one's own: Operator, Axis, TensorSpec, Workload, Problem, Tolerance,
   Route, CpuDevice, builtin_operators, builtin_problem, load_problem
+- a Triton kernel of one's own: TritonKernel
 - records: Candidate, Conclusion, ConclusionKind, Estimate, Evaluation, GeneChange, Judged,
   Measurement, Status, Strategy, Verdict
 - errors: KernelarcError, InputError, MissingPartError, NothingValidError, StoppedError
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
         load_problem,
     )
     from kernelarc.genomes.routes import Route
+    from kernelarc.genomes.triton import TritonKernel
     from kernelarc.storage import StoreReader
     from kernelarc.storage import open_reader as open_store
 
@@ -110,6 +112,7 @@ __all__ = [
     "Strategy",
     "TensorSpec",
     "Tolerance",
+    "TritonKernel",
     "Verdict",
     "When",
     "Workload",
@@ -128,6 +131,7 @@ __all__ = [
 _ELSEWHERE = {
     "CpuDevice": "bench",
     "Route": "genomes.routes",
+    "TritonKernel": "genomes.triton",
     "StoreReader": "storage",
     "open_store": "storage",
     **dict.fromkeys(("BestResult", "CampaignResult", "CampaignSettings"), "engine"),

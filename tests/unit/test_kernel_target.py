@@ -1,0 +1,281 @@
+"""Kernel files as targets: what a declaration becomes, and one line for each thing wrong in it."""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernelarc.bench import run_reference
+from kernelarc.bench.kernelfile import KernelTarget, kernel_target, names_kernel_file
+from kernelarc.genomes import Allele, InputError, IntegerRange, PowerOfTwo
+from kernelarc.genomes.kernels import BuildError, Clear, DeviceLimits, TensorArgument, TensorMap
+from kernelarc.genomes.triton import TabledConstraint, TritonKernel
+
+EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="Triton is not installed"
+)
+HOPPER = DeviceLimits.of_arch("sm_90a")
+
+HEAD = """
+import numpy as np
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+import kernelarc
+from kernelarc import PowerOfTwo, PredicateConstraint
+
+FACTOR = 2
+
+@triton.jit
+def copy(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n) * 2, mask=at < n)
+
+def doubled(values):
+    return FACTOR * values
+
+def reference(x):
+    return doubled(x)
+
+def launch(x, y, n, BLOCK):
+    copy[(triton.cdiv(n, BLOCK),)](x, y, n, BLOCK=BLOCK)
+
+GENES = [PowerOfTwo(name="BLOCK", low=64, high=1024), PowerOfTwo(name="num_warps", low=1, high=8)]
+TENSORS = dict(inputs={"x": ("float32", ("n",))}, outputs={"y": ("float32", ("n",))})
+"""
+PLAIN = "KERNEL = kernelarc.TritonKernel(launch=launch, genes=GENES, axes={'n': 1000}, **TENSORS"
+TUNED = """
+def keep_large(configs, named, **others):
+    return [c for c in configs if c.kwargs["BLOCK"] >= named["n"] // 8]
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 256}, num_warps=2)], key=["n"],
+                 prune_configs_by={"early_config_prune": keep_large})
+@triton.jit
+def tuned(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+def launch_tuned(x, y):
+    tuned[lambda call: (triton.cdiv(x.shape[0], call["BLOCK"]),)](x, y, x.numel())
+"""
+
+
+def target(
+    tmp_path: Path,
+    tail: str,
+    workloads: Sequence[Mapping[str, int]] = ({},),
+    name: str = "",
+) -> KernelTarget:
+    path = tmp_path / "kernels.py"
+    path.write_text(HEAD + tail)
+    return kernel_target(f"{path}{name}", workloads)
+
+
+def refused(tmp_path: Path, tail: str, **how: str) -> str:
+    with pytest.raises(InputError) as caught:
+        target(tmp_path, tail, **how)  # type: ignore[arg-type]
+    message = str(caught.value)
+    assert "\n" not in message
+    return message.replace(str(tmp_path / "kernels.py"), "FILE")
+
+
+@needs_triton
+def test_a_declaration_becomes_a_problem_and_a_route(tmp_path: Path) -> None:
+    found = target(tmp_path, PLAIN + ", reference=reference, bytes_moved='8 * n')")
+    operator, (workload,) = found.problem.operator, found.problem.workloads
+    assert (operator.name, dict(workload.axes)) == ("copy", {"n": 1000})
+    assert operator.bytes_moved == "8 * n"
+    x = np.arange(1000, dtype=np.float32)
+    assert np.array_equal(run_reference(operator, {"x": x})["y"], 2 * x)
+    space = found.route.space(workload, HOPPER)
+    assert {g.name for g in space.genes} == {"BLOCK", "num_warps"}
+    assert all(gene.strategy is not None for gene in space.genes)
+
+
+@needs_triton
+def test_a_genome_is_built_in_another_process_state(tmp_path: Path) -> None:
+    found = target(tmp_path, PLAIN + ")")
+    route = pickle.loads(pickle.dumps(found.route))
+    (workload,) = found.problem.workloads
+    space = route.space(workload, HOPPER)
+    build = route.build(workload, space.genome({"BLOCK": 256, "num_warps": 4}), "sm_90a")
+    (launch,) = build.plan.launches
+    assert launch.grid == (4, 1, 1)
+    assert launch.block == (128, 1, 1)
+    assert launch.arguments[:2] == (TensorArgument("x"), TensorArgument("y"))
+    assert route.identity()["kernel_file"] == found.route.content
+    (tmp_path / "kernels.py").write_text(HEAD + PLAIN + ")\n# changed\n")
+    fresh = pickle.loads(pickle.dumps(found.route))
+    with pytest.raises(BuildError, match="has changed since"):
+        _without_cache(fresh, workload, space)
+
+
+def _without_cache(route: object, workload: object, space: object) -> None:
+    from kernelarc.genomes.triton import _file_route
+
+    _file_route._module.cache_clear()
+    route.build(workload, space.sample(np.random.default_rng(0)), "sm_90a")  # type: ignore[attr-defined]
+
+
+@needs_triton
+def test_an_autotuned_kernel_brings_its_seeds_space_and_axes(tmp_path: Path) -> None:
+    tail = TUNED + "T = kernelarc.TritonKernel(launch=launch_tuned, **TENSORS)"
+    found = target(tmp_path, tail, [{"n": 1024}, {"n": 4096}])
+    assert [dict(w.axes) for w in found.problem.workloads] == [{"n": 1024}, {"n": 4096}]
+    small, large = (found.route.space(w, HOPPER) for w in found.problem.workloads)
+    assert small.gene("BLOCK").values() == (64, 128, 256, 512, 1024)
+    others: dict[str, Allele] = {"num_warps": 2, "num_stages": 3, "maxnreg": 0}
+    assert small.violation({"BLOCK": 128, **others}) is None
+    assert small.violation({"BLOCK": 64, **others}) is not None
+    why = large.violation({"BLOCK": 256, **others})
+    assert why is not None
+    assert "early_config_prune" in why
+    assert [dict(p.genome)["BLOCK"] for p in found.route.seeds(found.problem.workloads[0], HOPPER)]
+    assert not found.route.seeds(found.problem.workloads[1], HOPPER)
+
+
+@needs_triton
+def test_an_axis_without_a_value_is_asked_for(tmp_path: Path) -> None:
+    tail = TUNED + "T = kernelarc.TritonKernel(launch=launch_tuned, **TENSORS)"
+    assert "axis 'n' has no value; give --set n=N" in refused(tmp_path, tail)
+
+
+@needs_triton
+@pytest.mark.parametrize(
+    ("tail", "message"),
+    [
+        ("", "FILE: kernel 'copy' (line 12) needs a declaration of its tensors and launch"),
+        (
+            "def launch(x, out, n, BLOCK): pass\n" + PLAIN + ")",
+            "KERNEL: launch function 'launch': parameter 'out' is no tensor, axis or gene (known: ",
+        ),
+        (
+            "def launch(x, n, BLOCK): pass\n" + PLAIN + ")",
+            "launch function 'launch' takes no parameter 'y', which is an output",
+        ),
+        (
+            "def launch(x, y, n): copy[(1,)](x, y, n)\nKERNEL = kernelarc.TritonKernel("
+            "launch=launch, genes=[PowerOfTwo(name='TILE', low=1, high=2)], axes={'n': 8}, "
+            "**TENSORS)",
+            "kernel 'copy' gets no 'BLOCK'",
+        ),
+        (
+            "def launch(x, y, n, BLOCK): copy[(0,)](x, y, n, BLOCK)\n" + PLAIN + ")",
+            "TypeError: the grid (0,) is not one to three whole numbers",
+        ),
+        (
+            "def launch(x, y, n, BLOCK): x.missing()\n" + PLAIN + ")",
+            "launch: AttributeError: 'StandIn' object has no attribute 'missing'",
+        ),
+        ("def launch(x, y): pass\n" + PLAIN + ")", "launch: it launches no kernel"),
+        (PLAIN + ", reference=lambda x: x)", "the reference must be a top-level function"),
+        (
+            "def two(x, y): return x\n" + PLAIN + ", reference=two)",
+            "the reference takes 2 parameters, and there are 1 inputs: x",
+        ),
+        (PLAIN + ", constraints=['TILE > 1'])", "unknown|TILE"),
+        (
+            "KERNEL = kernelarc.TritonKernel(launch=launch, axes={'n': 8}, **TENSORS)",
+            "there are no genes: neither genes nor an autotuner says what BLOCK can be",
+        ),
+        (
+            PLAIN + ")\nOTHER = " + PLAIN.partition("= ")[2] + ")",
+            "has 2 declarations: KERNEL, OTHER",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_a_declaration_is_one_line(
+    tmp_path: Path, tail: str, message: str
+) -> None:
+    found = refused(tmp_path, tail)
+    assert message in found or re.search(message, found), found
+
+
+@needs_triton
+def test_a_python_constraint_becomes_a_table(tmp_path: Path) -> None:
+    odd = ", constraints=[PredicateConstraint(lambda BLOCK, num_warps: BLOCK >= 64 * num_warps)])"
+    found = target(tmp_path, PLAIN + odd)
+    space = found.route.space(found.problem.workloads[0], HOPPER)
+    assert space.size().legal == 5 + 4 + 3 + 2
+    assert space.contains(space.genome({"BLOCK": 512, "num_warps": 8}))
+
+
+@needs_triton
+def test_descriptors_and_zeroing_are_recorded(tmp_path: Path) -> None:
+    tail = """
+@triton.jit
+def moved(x, y, BLOCK: tl.constexpr):
+    at = [tl.program_id(0) * BLOCK, 0]
+    y.store(at, x.load(at))
+
+def launch(a, b, BLOCK):
+    b.zero_()
+    tile = [BLOCK, 64]
+    moved[(a.shape[0] // BLOCK,)](
+        TensorDescriptor.from_tensor(a, tile), TensorDescriptor.from_tensor(b, tile), BLOCK=BLOCK
+    )
+
+MOVED = kernelarc.TritonKernel(
+    launch=launch, kernel=moved, genes=GENES[:1], axes={"M": 256},
+    inputs={"a": ("bfloat16", ("M", 64))}, outputs={"b": ("bfloat16", ("M", 64))},
+)
+"""
+    found = target(tmp_path, tail)
+    (workload,) = found.problem.workloads
+    space = found.route.space(workload, HOPPER)
+    build = found.route.build(workload, space.genome({"BLOCK": 64}), "sm_90a")
+    clear, launch = build.plan.steps
+    assert clear == Clear(target=TensorArgument("b"), nbytes=256 * 64 * 2)
+    maps = [a for a in launch.arguments if isinstance(a, TensorMap)]  # type: ignore[union-attr]
+    assert [m.extents for m in maps] == [(64, 256), (64, 256)]
+    assert build.kernels[0].instructions["tma"] >= 2
+
+
+@needs_triton
+@pytest.mark.parametrize("name", ["triton_kernel.py", "triton_autotuned.py"])
+def test_the_examples_are_targets_whose_first_genome_compiles(name: str) -> None:
+    found = kernel_target(str(EXAMPLES / name))
+    (workload,) = found.problem.workloads
+    first = found.route.seeds(workload, HOPPER)[0].genome
+    build = found.route.build(workload, first, "sm_90a")
+    assert found.route.fault(build, HOPPER) is None
+    small = {spec.name: np.ones((3, 4)) for spec in found.problem.operator.inputs}
+    assert run_reference(found.problem.operator, small)
+
+
+def test_what_names_a_kernel_file() -> None:
+    assert names_kernel_file("a/b.py")
+    assert names_kernel_file("b.py:kernel")
+    assert not names_kernel_file("gemm")
+    assert not names_kernel_file("space.json")
+
+
+def test_a_declaration_checks_what_it_is_given() -> None:
+    tensors = {"x": ("float32", ("n",))}
+    for wrong, message in (
+        ({"inputs": {"x": ("float31", ("n",))}}, "did you mean 'float32'"),
+        ({"inputs": {"x": "float32"}}, "must be .dtype, shape."),
+        ({"outputs": {}}, "at least one output"),
+        ({"axes": {"n": 0}}, "axis 'n' is 0"),
+        ({"in_place": {"y": "z"}}, "an output and an input"),
+    ):
+        given: dict[str, object] = {"inputs": tensors, "outputs": tensors, **wrong}
+        with pytest.raises(InputError, match=message):
+            TritonKernel(launch=print, genes=[IntegerRange(name="a", low=0, high=1)], **given)  # type: ignore[arg-type]
+
+
+def test_a_table_of_alleles_travels_and_knows_types() -> None:
+    table = TabledConstraint(("a", "b"), [(1, True), (2, False)], "both")
+    again = pickle.loads(pickle.dumps(table))
+    for each in (table, again):
+        assert each.holds({"a": 1, "b": True})
+        assert not each.holds({"a": 1, "b": 1})
+        assert not each.holds({"a": 2, "b": True})
+    assert PowerOfTwo(name="a", low=1, high=2).contains(2)
