@@ -1,7 +1,8 @@
 """Write every command's help text into docs/commands.md, or check that it stands there.
 
 A block starts after the line ``<!-- help: NAME -->`` and is fenced; the text between the fences is
-replaced. ``kernelarc`` alone is the name of the program's own help.
+replaced. ``kernelarc`` alone is the name of the program's own help; a command of a group is named
+with the group's name before it.
 """
 
 from __future__ import annotations
@@ -17,18 +18,28 @@ from kernelarc.cli import COMMANDS, program
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "commands.md"
 WIDTH = 100
-_BLOCK = re.compile(r"(<!-- help: (\S+) -->\n```\n)(.*?)(```\n)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- help: ([a-z ]+) -->\n```\n)(.*?)(```\n)", re.DOTALL)
 
 
 def help_text(name: str) -> str:
     """Return what ``kernelarc NAME --help`` prints on a terminal 100 columns wide."""
-    words = [] if name == "kernelarc" else [name]
+    words = [] if name == "kernelarc" else name.split()
     done = CliRunner().invoke(
         program, [*words, "--help"], prog_name="kernelarc", terminal_width=WIDTH
     )
     if done.exit_code != 0:
         raise click.ClickException(f"{name} --help: {done.output}")
     return done.output
+
+
+def commands() -> set[str]:
+    """Return every command's name, the program's own among them."""
+    names = {"kernelarc", *COMMANDS}
+    for name in COMMANDS:
+        found = program.get_command(click.Context(program), name)
+        if isinstance(found, click.Group):
+            names |= {f"{name} {inner}" for inner in found.commands}
+    return names
 
 
 def filled(page: str) -> str:
@@ -45,7 +56,7 @@ def main() -> int:
     """Write the page, or with ``--check`` compare it; return the exit code."""
     page = PAGE.read_text()
     wanted = filled(page)
-    missing = {"kernelarc", *COMMANDS} - documented(page)
+    missing = commands() - documented(page)
     if missing:
         sys.stderr.write(f"{PAGE}: no help block for {', '.join(sorted(missing))}\n")
     elif "--check" not in sys.argv:

@@ -15,6 +15,7 @@ import numpy as np
 from kernelarc.engine.comparison._figures import (
     Curves,
     MethodFigures,
+    Resampled,
     advantage,
     figures_of,
     ground_of,
@@ -157,13 +158,20 @@ def _figures(
 ) -> dict[str, Any]:
     budgets = comparison.budgets
     grounds = {table.name: ground_of(table, budgets[-1]) for table in tables}
-    ours = list(curves[OURS].values())
+    drawn = {
+        method: {
+            space: Resampled.of(c, stream)
+            for stream, (space, c) in enumerate(by.items(), first * len(tables))
+        }
+        for first, (method, by) in enumerate(curves.items())
+    }
+    ours = list(drawn[OURS].values())
     return {
-        "methods": {name: figures_of(name, by, grounds, budgets) for name, by in curves.items()},
+        "methods": {name: figures_of(name, by, grounds, budgets) for name, by in drawn.items()},
         "exact": {table.name: _exact(table, budgets) for table in tables},
         "advantages": {
             name: {b: advantage(ours, list(by.values()), b - 1) for b in budgets}
-            for name, by in curves.items()
+            for name, by in drawn.items()
             if name != OURS
         },
         "spaces": {table.name: _about(table, grounds[table.name].cut) for table in tables},

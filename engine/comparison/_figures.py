@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,10 +13,12 @@ from kernelarc.engine.comparison._random import expected_best
 from kernelarc.engine.comparison._table import Table
 from kernelarc.genomes import Estimate
 
+Array: TypeAlias = "NDArray[np.float64]"
 Curves: TypeAlias = "NDArray[np.float64]"
 """Best after 1, 2, ... evaluations over the optimum, shape (seeds, evaluations)."""
 
 _RESAMPLES = 1000
+_CHUNK = 50  # resamples at once: bounds the memory
 _STREAM = 20240601
 _CUT = 0.95
 _LEVEL = (2.5, 97.5)
@@ -31,7 +33,7 @@ class Ground:
         cut: Evaluations up to which the methodology score averages.
     """
 
-    expected: NDArray[np.float64]
+    expected: Array
     cut: int
 
 
@@ -47,51 +49,71 @@ def ground_of(table: Table, length: int) -> Ground:
     return Ground(expected, int(within[0]) + 1 if len(within) else length)
 
 
-def geometric_mean_of_medians(curves: Sequence[Curves], place: int) -> float:
-    """Return the geometric mean over spaces of the median over seeds, at an evaluation."""
-    medians = [float(np.median(c[:, place])) for c in curves]
-    return float(np.exp(np.mean(np.log(medians))))
+@dataclass(frozen=True, slots=True)
+class Resampled:
+    """A space's runs of one method, as they are (row 0) and with the seeds drawn anew.
 
-
-def share_at_optimum(curves: Sequence[Curves], place: int) -> float:
-    """Return the share of all runs that stand at the optimum."""
-    return float(np.mean([np.mean(c[:, place] <= 1.0) for c in curves]))
-
-
-def score(curves: Curves, ground: Ground) -> float:
-    """Return the methodology score of one space: 0 as random search, 1 at the optimum throughout.
-
-    The strategy's curve is the median over the seeds, random search's its expectation: random
-    search itself does not score exactly 0.
+    Attributes:
+        medians: Median best over the optimum, shape (1 + resamples, evaluations).
+        optimal: Share of the runs at the optimum, of the same shape.
+        runs: How many runs there are.
     """
-    found = np.median(curves, axis=0)[: ground.cut]
+
+    medians: Array
+    optimal: Array
+    runs: int
+
+    @classmethod
+    def of(cls, curves: Curves, stream: int) -> Resampled:
+        """Resample; ``stream`` keeps the draws of different spaces and methods apart."""
+        n = len(curves)
+        drawn = np.random.default_rng([_STREAM, stream]).integers(n, size=(_RESAMPLES, n))
+        chunks = [np.arange(n)[None], *np.array_split(drawn, -(-_RESAMPLES // _CHUNK))]
+        at_optimum = curves <= 1.0
+        return cls(
+            np.concatenate([np.median(curves[chunk], axis=1) for chunk in chunks]),
+            np.concatenate([at_optimum[chunk].mean(axis=1) for chunk in chunks]),
+            n,
+        )
+
+
+def geometric_means(spaces: Sequence[Resampled], place: int) -> Array:
+    """Return the geometric mean over spaces of the medians at an evaluation, by resample."""
+    means: Array = np.exp(np.mean([np.log(one.medians[:, place]) for one in spaces], axis=0))
+    return means
+
+
+def optimal_shares(spaces: Sequence[Resampled], place: int) -> Array:
+    """Return the share of all runs that stand at the optimum, by resample."""
+    shares: Array = np.mean([one.optimal[:, place] for one in spaces], axis=0)
+    return shares
+
+
+def scores(space: Resampled, ground: Ground) -> Array:
+    """Return the methodology score of one space, by resample.
+
+    0 is random search, 1 the optimum throughout. The strategy's curve is the median over the seeds,
+    random search's its expectation: so random search itself does not score exactly 0.
+    """
+    found = space.medians[:, : ground.cut]
     expected = ground.expected[: ground.cut]
     span = expected - 1.0
     gained = np.where(span > 1e-12, (expected - found) / np.maximum(span, 1e-12), found <= 1.0)
-    return float(gained.mean())
+    averages: Array = gained.mean(axis=1)
+    return averages
 
 
-def interval(curves: Sequence[Curves], statistic: Callable[[Sequence[Curves]], float]) -> Estimate:
-    """Return a statistic with its 95 % bootstrap interval: seeds are drawn anew in each space."""
-    rng = np.random.default_rng(_STREAM)
-    drawn = [
-        statistic([c[rng.integers(len(c), size=len(c))] for c in curves]) for _ in range(_RESAMPLES)
-    ]
-    low, high = (float(bound) for bound in np.percentile(drawn, _LEVEL))
-    value = statistic(curves)
-    return Estimate(
-        value=value, low=min(low, value), high=max(high, value), n=sum(map(len, curves))
-    )
+def estimate(resamples: Array, runs: int) -> Estimate:
+    """Return a statistic (the first of ``resamples``) with its 95 % bootstrap interval."""
+    value = float(resamples[0])
+    low, high = (float(bound) for bound in np.percentile(resamples[1:], _LEVEL))
+    return Estimate(value=value, low=min(low, value), high=max(high, value), n=runs)
 
 
-def advantage(ours: Sequence[Curves], theirs: Sequence[Curves], place: int) -> Estimate:
+def advantage(ours: Sequence[Resampled], theirs: Sequence[Resampled], place: int) -> Estimate:
     """Return our geometric mean of medians over theirs, with its interval: below 1 is better."""
-
-    def ratio(both: Sequence[Curves]) -> float:
-        mine, others = both[: len(ours)], both[len(ours) :]
-        return geometric_mean_of_medians(mine, place) / geometric_mean_of_medians(others, place)
-
-    return interval([*ours, *theirs], ratio)
+    ratio = geometric_means(ours, place) / geometric_means(theirs, place)
+    return estimate(ratio, sum(one.runs for one in (*ours, *theirs)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,32 +137,23 @@ class MethodFigures:
 
 
 def figures_of(
-    name: str, curves: Mapping[str, Curves], grounds: Mapping[str, Ground], budgets: Sequence[int]
+    name: str,
+    spaces: Mapping[str, Resampled],
+    grounds: Mapping[str, Ground],
+    budgets: Sequence[int],
 ) -> MethodFigures:
-    """Return a method's figures from its curves by space."""
-    listed = list(curves.values())
-    places = {budget: budget - 1 for budget in budgets}
-
-    def overall(drawn: Sequence[Curves]) -> float:
-        return float(np.mean([score(c, grounds[s]) for s, c in zip(curves, drawn, strict=True)]))
-
+    """Return a method's figures from its runs by space."""
+    listed = list(spaces.values())
+    runs = sum(one.runs for one in listed)
+    by_space = {space: scores(one, grounds[space]) for space, one in spaces.items()}
     return MethodFigures(
         name=name,
-        means={
-            b: interval(listed, lambda c, p=p: geometric_mean_of_medians(c, p))  # type: ignore[misc]
-            for b, p in places.items()
-        },
-        shares={
-            b: interval(listed, lambda c, p=p: share_at_optimum(c, p))  # type: ignore[misc]
-            for b, p in places.items()
-        },
-        score=interval(listed, overall),
+        means={b: estimate(geometric_means(listed, b - 1), runs) for b in budgets},
+        shares={b: estimate(optimal_shares(listed, b - 1), runs) for b in budgets},
+        score=estimate(np.mean(list(by_space.values()), axis=0), runs),
         medians={
-            space: {b: float(np.median(c[:, p])) for b, p in places.items()}
-            for space, c in curves.items()
+            space: {b: float(one.medians[0, b - 1]) for b in budgets}
+            for space, one in spaces.items()
         },
-        scores={
-            space: interval([c], lambda d, s=space: score(d[0], grounds[s]))  # type: ignore[misc]
-            for space, c in curves.items()
-        },
+        scores={space: estimate(by_space[space], one.runs) for space, one in spaces.items()},
     )

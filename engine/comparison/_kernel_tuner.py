@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -65,7 +66,8 @@ def play_strategy(table: Table, budget: int, seed: int, strategy: str) -> list[f
     options = _options(interface, space, listed, table, min(budget, len(listed)))
     runner = _runner(interface, play, {_key(row): place for place, row in enumerate(listed)})
     _seed(seed)
-    with _repaired():
+    with _repaired(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what the strategies' own libraries deprecate
         try:
             interface.strategy_map[strategy].tune(space, runner, options)
         except (SpentError, _module("kernel_tuner.util").StopCriterionReached):
@@ -160,7 +162,10 @@ def _runner(interface: ModuleType, play: Play, places: dict[str, int]) -> Any:
 
 
 def _seed(seed: int) -> None:
-    """Seed the global streams that the strategies draw from; two of them cannot be seeded."""
+    """Seed the global streams that the strategies draw from.
+
+    Some depend on the order of sets as well, and so on the process; two cannot be seeded at all.
+    """
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - the peers draw from it
 

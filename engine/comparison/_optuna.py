@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING
 
-from kernelarc.engine.comparison._play import Play, SpentError
+from kernelarc.engine.comparison._play import Play
 from kernelarc.engine.comparison._table import Table
 from kernelarc.genomes import Gene, InputError, MissingPartError
 
@@ -63,7 +63,11 @@ def _version(name: str) -> str:
 
 
 def _play(table: Table, budget: int, sampler: Callable[[], BaseSampler]) -> list[float]:
-    """Ask and tell until the budget is used. Failures and illegal proposals are told as pruned."""
+    """Ask and tell until the budget is used. Failures are told as pruned.
+
+    What is illegal or known is dropped and another proposal drawn: told as pruned, such proposals
+    crowd TPE's model and slow it down, with far worse results.
+    """
     import optuna  # noqa: PLC0415
     from optuna.trial import TrialState  # noqa: PLC0415
 
@@ -72,18 +76,20 @@ def _play(table: Table, budget: int, sampler: Callable[[], BaseSampler]) -> list
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study = optuna.create_study(sampler=sampler(), direction="minimize")
-        distributions = {gene.name: _distribution(gene) for gene in table.genes}
+        distributions = {g.name: _distribution(g) for g in table.genes if g.cardinality > 1}
         for _ in range(_MOST_ASKS * budget):
             trial = study.ask(distributions)
-            row = play.find([int(trial.params[gene.name]) for gene in table.genes])
-            try:
-                objective = math.nan if row is None else play.evaluate(row)
-            except SpentError:
-                break
+            row = play.find([int(trial.params.get(gene.name, 0)) for gene in table.genes])
+            if row is None or play.known(row):
+                study.tell(trial, state=TrialState.FAIL)  # drawn again, as if never proposed
+                continue
+            objective = play.evaluate(row)
             if math.isnan(objective):
                 study.tell(trial, state=TrialState.PRUNED)
             else:
                 study.tell(trial, objective)
+            if play.spent:
+                break
     return play.objectives
 
 

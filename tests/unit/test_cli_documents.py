@@ -40,7 +40,7 @@ def test_the_listed_line_is_the_first_of_the_command_s_help(name: str) -> None:
 def test_every_command_stands_in_the_document_with_its_help() -> None:
     tool = _tool()
     page = (ROOT / "docs" / "commands.md").read_text()
-    assert tool.documented(page) == {"kernelarc", *COMMANDS}
+    assert tool.documented(page) == tool.commands() >= {"bench search", *COMMANDS}
     assert tool.filled(page) == page
 
 
