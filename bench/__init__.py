@@ -51,6 +51,7 @@ from kernelarc.bench._roofline import (
     flops_per_cycle,
     highest_clock_hz,
 )
+from kernelarc.bench._scoring import DataSheet, Score, data_sheet, limit_us, score
 from kernelarc.bench._session import Device, Session
 from kernelarc.bench._statistics import (
     NoiseFloor,
@@ -80,6 +81,7 @@ __all__ = [
     "Comparison",
     "CpuDevice",
     "CpuLimits",
+    "DataSheet",
     "Device",
     "DeviceLock",
     "Floor",
@@ -91,6 +93,7 @@ __all__ = [
     "Peak",
     "Recording",
     "ReplayDevice",
+    "Score",
     "Session",
     "Value",
     "Variant",
@@ -105,6 +108,7 @@ __all__ = [
     "cpu_model",
     "cpu_observations",
     "cpu_peak",
+    "data_sheet",
     "depth_of",
     "digest",
     "digests",
@@ -116,6 +120,7 @@ __all__ = [
     "highest_clock_hz",
     "identical",
     "last_level_cache_bytes",
+    "limit_us",
     "load_input_space",
     "load_recording",
     "lock_path",
@@ -134,6 +139,7 @@ __all__ = [
     "rounding_bound",
     "rounds_needed",
     "run_reference",
+    "score",
     "shape_of",
     "source_hash",
     "sums_exactly",

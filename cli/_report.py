@@ -23,6 +23,8 @@ def result_text(result: CampaignResult) -> str:
     parts = [_headline(result), counts_line(result)]
     if result.bests:
         parts += ["", bests_table(result.bests), "", *map(genome_line, result.bests)]
+    if result.score is not None:
+        parts += ["", f"score (mean of {count(len(result.bests), 'workload')}): {result.score:.3f}"]
     if result.remarks:
         parts += ["", *(f"Note: {remark}." for remark in result.remarks)]
     return "\n".join(parts)
@@ -47,9 +49,23 @@ def counts_line(result: CampaignResult) -> str:
 
 
 def bests_table(bests: Sequence[BestResult]) -> str:
-    """Return one row a workload: its number, the speed-up over the baseline, audited or not."""
-    headings = ("workload", "best", "speed-up (95 % interval)", "over", "audited", "genome")
-    return table(headings, [_row(best) for best in bests])
+    """Return one row a workload: its number, the speed-up over the baseline, audited or not.
+
+    Where a workload has a score there is a column of them.
+    """
+    headings = ["workload", "best", "speed-up (95 % interval)", "over", "audited", "genome"]
+    rows = [list(_row(best)) for best in bests]
+    if any(best.score is not None for best in bests):
+        headings.insert(4, "score")
+        for row, best in zip(rows, bests, strict=True):
+            row.insert(4, _score(best))
+    return table(headings, rows)
+
+
+def _score(best: BestResult) -> str:
+    if best.score is None:
+        return "-"
+    return f"{best.score.value:.3f}" + ("!" if best.score.clamped else "")
 
 
 def _row(best: BestResult) -> tuple[str, ...]:

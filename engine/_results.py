@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from kernelarc.bench import Score
+from kernelarc.engine._scores import mean_score, score_of, score_remark
 from kernelarc.genomes import Allele, Estimate, Verdict, Workload
 from kernelarc.storage import Best, CampaignRow, Counts, Event, StoreReader, store_name
 
@@ -23,6 +25,7 @@ class BestResult:
             baseline.
         audited: Whether a fresh process upheld it.
         is_start: Whether it is the genome the search started from: nothing beat it.
+        score: Of a SOL-ExecBench problem on a device whose data sheet is known, else None.
     """
 
     workload: str
@@ -36,6 +39,7 @@ class BestResult:
     against: str | None
     audited: bool
     is_start: bool
+    score: Score | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as the command line's contract words it."""
@@ -51,6 +55,7 @@ class BestResult:
             if speedup is None
             else {"estimate": speedup.value, "low": speedup.low, "high": speedup.high},
             "audited": self.audited,
+            **({} if self.score is None else {"score": asdict(self.score)}),
         }
 
 
@@ -66,6 +71,7 @@ class CampaignResult:
             ``"signal"`` or ``"fault: ..."``; empty while running.
         bests: One per workload that has any, in the problem's order.
         remarks: In words, what a person should know: best equals start, genes without effect.
+        score: Mean of the workloads' scores, None unless every workload has one.
     """
 
     campaign_id: int | None
@@ -76,6 +82,7 @@ class CampaignResult:
     seconds: float
     store: str
     remarks: Sequence[str] = field(default_factory=tuple)
+    score: float | None = None
 
     @property
     def best(self) -> BestResult | None:
@@ -98,6 +105,7 @@ class CampaignResult:
             "evaluations": asdict(self.evaluations),
             "best": self.best.to_json() if self.best else None,
             "bests": [best.to_json() for best in self.bests],
+            **({} if self.score is None else {"score": self.score}),
             "remarks": list(self.remarks),
             "seconds": self.seconds,
             "store": self.store,
@@ -129,6 +137,9 @@ def result_of(reader: StoreReader, campaign: int | None, *, store: str) -> Campa
     status, reason = _status(events)
     counts = reader.counts(row.id)
     bests = [_best(best, row) for best in reader.bests(row.id)]
+    scores = [best.score for best in bests]
+    remark = score_remark(row, scores)
+    whole = len(bests) == len(row.spec.problem.workloads)
     return CampaignResult(
         campaign_id=row.id,
         status=status,
@@ -137,7 +148,8 @@ def result_of(reader: StoreReader, campaign: int | None, *, store: str) -> Campa
         bests=bests,
         seconds=round(sum(float(e.payload.get("process_seconds", 0)) for e in events), 3),
         store=store_name(store),
-        remarks=_remarks(counts, bests, reason),
+        remarks=(*_remarks(counts, bests, reason), *([remark] if remark else [])),
+        score=mean_score(scores) if whole else None,
     )
 
 
@@ -159,8 +171,9 @@ def _best(best: Best, row: CampaignRow) -> BestResult:
     evaluation = best.evaluation
     measurement = evaluation.measurement
     assert measurement is not None
+    workload = workloads_of(row)[best.workload]
     return BestResult(
-        workload=workloads_of(row)[best.workload].label,
+        workload=workload.label,
         fingerprint=evaluation.candidate.genome.fingerprint,
         route=evaluation.candidate.genome.route,
         genome=evaluation.candidate.genome.alleles(),
@@ -171,6 +184,7 @@ def _best(best: Best, row: CampaignRow) -> BestResult:
         against=best.against,
         audited=best.audited,
         is_start=best.verdict is not Verdict.KEEP,
+        score=score_of(row, best, workload),
     )
 
 

@@ -8,7 +8,13 @@ from kernelarc.genomes._alleles import (
     fingerprint_of,
     same_allele,
 )
-from kernelarc.genomes._axes import axis_values, bytes_of, evaluate_over_axes, flops_of
+from kernelarc.genomes._axes import (
+    axis_values,
+    bytes_of,
+    evaluate_over_axes,
+    flops_of,
+    tensor_bytes,
+)
 from kernelarc.genomes._builtin import builtin_operators, builtin_problem, builtin_workloads
 from kernelarc.genomes._constraints import (
     AllowedAlleles,
@@ -171,6 +177,7 @@ __all__ = [
     "recognised_matmul",
     "require_definition",
     "same_allele",
+    "tensor_bytes",
     "widened",
     "with_job_options",
     "workspace_levels_mib",

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 
 from kernelarc.genomes._errors import InputError, nearest
 from kernelarc.genomes._expressions import Expression, compile_expression
 from kernelarc.genomes._operators import Axis, Operator, Workload
 
 AXIS_LIMIT = 2**31 - 1
+ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(
+    {
+        "float64": 8,
+        "float32": 4,
+        "float16": 2,
+        "bfloat16": 2,
+        "float8_e4m3fn": 1,
+        "float8_e5m2": 1,
+        "float4_e2m1": 1,  # the schema counts bytes: two values in each
+        "float4_e2m1fn_x2": 1,
+        "int64": 8,
+        "int32": 4,
+        "int16": 2,
+        "int8": 1,
+        "bool": 1,
+    }
+)
 
 
 def checked_axis(name: str, value: object, where: str) -> int:
@@ -64,6 +83,21 @@ def flops_of(operator: Operator, workload: Workload) -> float | None:
 def bytes_of(operator: Operator, workload: Workload) -> float | None:
     """Return the least bytes that must move through memory, or None where unknown."""
     return _amount(operator, workload, operator.bytes_moved, "bytes_moved")
+
+
+def tensor_bytes(operator: Operator, workload: Workload) -> float:
+    """Return the bytes of all inputs and outputs that take part: each passes through memory once.
+
+    A tensor of which a kernel needs to read only a part counts whole.
+    """
+    axes = axis_values(operator, workload)
+    present = [s for s in operator.inputs if not s.optional or workload.options.get(s.name)]
+    total = 0.0
+    for spec in (*present, *operator.outputs):
+        if spec.shape is not None:
+            extents = (axes[part] if part in axes else int(part) for part in spec.shape)
+            total += math.prod(extents) * ELEMENT_BYTES[spec.dtype]
+    return total
 
 
 def amount_names(operator: Operator) -> tuple[str, ...]:
