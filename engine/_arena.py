@@ -125,7 +125,11 @@ class Arena:
         self._told(round_number).conclusions.append(conclusion)
 
     def _told(self, round_number: int) -> _Told:
-        return self._rounds.setdefault(max(round_number, self._next_told), _Told())
+        number = max(round_number, self._next_told)
+        told = self._rounds.get(number)
+        if told is None:
+            told = self._rounds[number] = _Told()
+        return told
 
     def tell_until(self, round_number: int, *, migrate: bool) -> None:
         """Tell the islands everything of rounds up to ``round_number``, in round order."""

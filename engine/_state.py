@@ -88,6 +88,10 @@ class CampaignState:
     _contest: ContestRecord | None = None
     _first_open: int = 0
 
+    def __post_init__(self) -> None:
+        """Bound what is remembered of who had their share."""
+        self.handed = deque(self.handed, maxlen=memory_of(len(self.arenas)))
+
     def apply(self, entry: Entry) -> None:
         """Take in one entry of the log. The order of calls is the order of the log."""
         if isinstance(entry, Judged):
@@ -117,8 +121,6 @@ class CampaignState:
     def _candidate(self, candidate: Candidate) -> None:
         self.pending[candidate.number] = candidate
         self.handed.append(candidate.workload)
-        while len(self.handed) > memory_of(len(self.arenas)):
-            self.handed.popleft()
         self.next_number = candidate.number + 1
         self._rounds[candidate.round].outstanding += 1
         arena = self.arenas[candidate.workload]

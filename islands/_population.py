@@ -1,8 +1,9 @@
-"""Individuals and the bounded populations they live in, on DEAP's hall of fame and selection."""
+"""Individuals and the bounded populations they live in, on DEAP's fitness and selection."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,25 +29,32 @@ class Individual:
     Attributes:
         genome: The genome.
         score: -log(objective), rounded.
-        fitness: DEAP's fitness: the score, then what parts equals.
         bound: True when the measurement was censored: the fitness is then an upper bound.
     """
 
-    __slots__ = ("bound", "fitness", "genome", "score")
+    __slots__ = ("_fitness", "bound", "genome", "score")
 
     def __init__(self, genome: Genome, fitness: float, *, bound: bool = False) -> None:
         self.genome = genome
         self.bound = bound
         self.score = round(fitness, _DIGITS)
-        tie = -int(genome.fingerprint[:8], 16) / 2**32
-        self.fitness = Fitness((self.score, tie))
+        self._fitness: Fitness | None = None
+
+    @property
+    def fitness(self) -> Fitness:
+        """DEAP's fitness: the score, then what parts equals. Most individuals are never asked."""
+        if self._fitness is None:
+            self._fitness = Fitness((self.score, -self.place[1] / 2**32))
+        return self._fitness
+
+    @property
+    def place(self) -> tuple[float, int]:
+        """What orders individuals, the best first; ties go by fingerprint."""
+        return -self.score, int(self.genome.fingerprint[:8], 16)
 
     def copy(self) -> Individual:
         """Return an individual of its own."""
-        other = Individual.__new__(Individual)
-        other.genome, other.score, other.bound = self.genome, self.score, self.bound
-        other.fitness = Fitness(self.fitness.wvalues)
-        return other
+        return Individual(self.genome, self.score, bound=self.bound)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Individual:
         return self.copy()
@@ -71,8 +79,43 @@ def individual_of(judged: Judged) -> Individual | None:
     return Individual(judged.evaluation.candidate.genome, fitness, bound=measurement.censored)
 
 
-def _same(left: Individual, right: Individual) -> bool:
-    return left.genome.fingerprint == right.genome.fingerprint
+class _Ranking:
+    """The best of those that were offered, best first, each genome once.
+
+    What DEAP's hall of fame does, which compares fitnesses in Python and looks at every member
+    for each individual that is good enough: most of the time of reading a long log.
+
+    Attributes:
+        members: Copies of those that were let in.
+        scores: By fingerprint.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._places: list[tuple[float, int]] = []
+        self.members: list[Individual] = []
+        self.scores: dict[str, float] = {}
+
+    def offer(self, individual: Individual) -> None:
+        """Let one in, by copy, that is among the best and not there yet."""
+        full = len(self.members) >= self._size
+        if full and -individual.score > self._places[-1][0]:
+            return  # most end here
+        place, fingerprint = individual.place, individual.genome.fingerprint
+        if (full and place >= self._places[-1]) or fingerprint in self.scores:
+            return
+        if full:
+            del self.scores[self.members.pop().genome.fingerprint], self._places[-1]
+        where = bisect_left(self._places, place)
+        self._places.insert(where, place)
+        self.members.insert(where, individual.copy())
+        self.scores[fingerprint] = individual.score
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._places.clear()
+        self.members.clear()
+        self.scores.clear()
 
 
 class Population:
@@ -83,61 +126,48 @@ class Population:
     """
 
     def __init__(self, elites: int, hall: int) -> None:
-        self._colony = tools.HallOfFame(elites, similar=_same)
-        self._hall = tools.HallOfFame(hall, similar=_same)
-        self._scores: dict[str, float] | None = None  # by fingerprint; None: to be listed anew
+        self._colony, self._hall = _Ranking(elites), _Ranking(hall)
 
     def add(self, individual: Individual) -> bool:
         """Take one in, by copy. Returns whether it is the colony's new best."""
-        colony = self.colony
+        colony = self._colony.members
         # Either all of a colony are bounds or none is, so the first speaks for them.
         if colony and colony[0].bound != individual.bound:
             if individual.bound:
                 return False
-            self.scatter()
+            self._colony.clear()
         better = not colony or individual.score > colony[0].score
-        self._enter(self._colony, individual)
+        self._colony.offer(individual)
         if not individual.bound:
-            self._enter(self._hall, individual)
+            self._hall.offer(individual)
         return better
-
-    def _enter(self, fame: tools.HallOfFame, individual: Individual) -> None:
-        """Let one in that is good enough: most are not, and DEAP need not be asked."""
-        if len(fame.items) < fame.maxsize or individual.fitness > fame.items[-1].fitness:
-            fame.update([individual])
-            self._scores = None
 
     def scatter(self) -> None:
         """Start a new colony; the hall stays."""
         self._colony.clear()
-        self._scores = None
 
     @property
     def colony(self) -> Sequence[Individual]:
         """The breeding individuals, best first. Not to be changed."""
-        members: list[Individual] = self._colony.items
-        return members
+        return self._colony.members
 
     @property
     def hall(self) -> Sequence[Individual]:
         """The best ever, best first. Not to be changed."""
-        members: list[Individual] = self._hall.items
-        return members
+        return self._hall.members
 
     def genomes(self) -> list[Genome]:
         """Return hall and colony without repeats, best first."""
-        both = {i.genome.fingerprint: i for i in (*self._hall, *self._colony)}
+        both = {i.genome.fingerprint: i for i in (*self.hall, *self.colony)}
         ranked = sorted(both.values(), key=lambda i: i.fitness, reverse=True)
         return [individual.genome for individual in ranked]
 
     def score_of(self, fingerprint: str) -> float | None:
         """Return a living individual's score, or None when it is not among them."""
-        if self._scores is None:
-            known = (*self.hall, *self.colony)  # of two measurements the colony's counts
-            self._scores = {individual.genome.fingerprint: individual.score for individual in known}
-        return self._scores.get(fingerprint)
+        found = self._colony.scores.get(fingerprint)
+        return self._hall.scores.get(fingerprint) if found is None else found
 
     def parent(self, size: int) -> Individual:
         """Choose by tournament among the colony; a fenced block must be open."""
-        chosen: Individual = tools.selTournament(self._colony.items, 1, tournsize=size)[0]
+        chosen: Individual = tools.selTournament(self._colony.members, 1, tournsize=size)[0]
         return chosen
