@@ -142,6 +142,7 @@ class Declared:
             "seeds": [self._own(seed) for seed in self.seeds],
             "strategies": dict(said.strategies),
             "in_place": dict(said.in_place),
+            "values": said.values is not None,
             "tolerance": asdict(said.tolerance),
             "flops": said.flops,
             "bytes_moved": said.bytes_moved,

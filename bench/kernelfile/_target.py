@@ -24,7 +24,12 @@ from kernelarc.genomes import (
     allele_from_json,
     nearest,
 )
-from kernelarc.genomes.triton import TabledConstraint, TritonFileRoute
+from kernelarc.genomes.triton import (
+    TabledConstraint,
+    TritonFileRoute,
+    own_inputs,
+    own_reference,
+)
 
 SUFFIX = ".py"
 
@@ -71,7 +76,7 @@ def kernel_target(target: str, workloads: Sequence[Mapping[str, int]] = ({},)) -
     path, name = _split(target)
     file = read_kernel_file(path, workloads=workloads)
     said = _chosen(file, name)
-    operator = _operator(said)
+    operator = _operator(file, said)
     return KernelTarget(
         problem=Problem(
             operator=operator,
@@ -113,7 +118,7 @@ def undeclared(file: KernelFile, kernel: Kernel) -> InputError:
     )
 
 
-def _operator(said: Mapping[str, Any]) -> Operator:
+def _operator(file: KernelFile, said: Mapping[str, Any]) -> Operator:
     def specs(kind: str) -> tuple[TensorSpec, ...]:
         return tuple(TensorSpec(name=n, dtype=d, shape=tuple(s)) for n, d, s in said[kind])
 
@@ -122,10 +127,24 @@ def _operator(said: Mapping[str, Any]) -> Operator:
         axes={name: Axis(name=name, kind="var") for name in said["axes"]},
         inputs=specs("inputs"),
         outputs=specs("outputs"),
-        reference=said["reference"],
+        reference=_reference(file, said),
         flops=said["flops"],
         bytes_moved=said["bytes_moved"],
+        custom_inputs="make" if said["values"] else "",
     )
+
+
+def _reference(file: KernelFile, said: Mapping[str, Any]) -> str:
+    """Return the reference's source: the file's own, else the kernel with its first seed."""
+    path, name, source = str(file.path), said["name"], said["reference"]
+    if source is None:
+        if not said["seeds"]:
+            raise InputError(
+                f"{file.path}: {name} has neither a reference nor a seed whose results could "
+                f"stand for it; give reference= or seeds="
+            )
+        source = own_reference(path, name, said["kernel"]["name"], _alleles(said["seeds"][0]))
+    return str(source) + (own_inputs(path, name) if said["values"] else "")
 
 
 def _workload(
@@ -136,8 +155,13 @@ def _workload(
     if unbound:
         listed = " ".join(f"--set {name}=N" for name in unbound)
         raise InputError(f"{file.path}: axis {unbound[0]!r} has no value; give {listed}")
+    fills = {spec.name: {"type": "custom"} for spec in operator.inputs} if said["values"] else {}
     return Workload(
-        operator=operator.fingerprint, axes=axes, tolerance=Tolerance(**said["tolerance"])
+        operator=operator.fingerprint,
+        axes=axes,
+        inputs=fills,
+        tolerance=Tolerance(**said["tolerance"]),
+        options={"in_place": True} if said["in_place"] else {},
     )
 
 

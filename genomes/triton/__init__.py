@@ -8,6 +8,7 @@ does so when called, in compiling and reading processes.
 - a user's kernel file: TritonKernel, TritonFileRoute, TabledConstraint, content_of
 - looking into one: imported, declarations_of, jitted, layers, tuner_of, traced, launch_values,
   StandIn, call_of
+- running one's launch for real: first_results, made_inputs, own_reference, own_inputs
 """
 
 from kernelarc.genomes.triton._call import OPTIONS, TRITON_TYPES, Descriptor, Pointer, TritonCall
@@ -28,6 +29,12 @@ from kernelarc.genomes.triton._file_route import (
 )
 from kernelarc.genomes.triton._layers import jitted, layers, tuner_of
 from kernelarc.genomes.triton._module import MODULE, declarations_of, imported
+from kernelarc.genomes.triton._running import (
+    first_results,
+    made_inputs,
+    own_inputs,
+    own_reference,
+)
 from kernelarc.genomes.triton._tabled import TabledConstraint
 from kernelarc.genomes.triton._tracing import StandIn, call_of, element_bytes, traced
 
@@ -51,10 +58,14 @@ __all__ = [
     "declarations_of",
     "device_constraints",
     "element_bytes",
+    "first_results",
     "imported",
     "jitted",
     "launch_values",
     "layers",
+    "made_inputs",
+    "own_inputs",
+    "own_reference",
     "traced",
     "triton_identity",
     "triton_missing",

@@ -41,6 +41,8 @@ class TritonKernel:
         seeds: Genomes to try first, as alleles by gene; the first is what you run today. An
             autotuned kernel's configurations if empty.
         strategies: Strategy by gene, where the rule should not decide.
+        values: A function of the axes by name that returns arrays by input, for inputs that random
+            numbers do not fit: indices, offsets, masks. The others stay random.
         in_place: Output by name to the input in whose memory it is written.
         tolerance: When an output counts as right.
         flops: Arithmetic over the axes, for the roofline.
@@ -62,6 +64,7 @@ class TritonKernel:
     constraints: Sequence[str | Constraint] = ()
     seeds: Sequence[Mapping[str, Allele]] = ()
     strategies: Mapping[str, str] = field(default_factory=dict)
+    values: Callable[..., Mapping[str, Any]] | None = None
     in_place: Mapping[str, str] = field(default_factory=dict)
     tolerance: Tolerance = field(default_factory=Tolerance)
     flops: str | None = None

@@ -15,7 +15,7 @@ from kernelarc.bench import run_reference
 from kernelarc.bench.kernelfile import KernelTarget, kernel_target, names_kernel_file
 from kernelarc.genomes import Allele, InputError, IntegerRange, PowerOfTwo
 from kernelarc.genomes.kernels import BuildError, Clear, DeviceLimits, TensorArgument, TensorMap
-from kernelarc.genomes.triton import TabledConstraint, TritonKernel
+from kernelarc.genomes.triton import TabledConstraint, TritonKernel, made_inputs
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 needs_triton = pytest.mark.skipif(
@@ -101,7 +101,8 @@ def test_a_declaration_becomes_a_problem_and_a_route(tmp_path: Path) -> None:
 
 @needs_triton
 def test_a_genome_is_built_in_another_process_state(tmp_path: Path) -> None:
-    found = target(tmp_path, PLAIN + ")")
+    tail = PLAIN + ", reference=reference)"
+    found = target(tmp_path, tail)
     route = pickle.loads(pickle.dumps(found.route))
     (workload,) = found.problem.workloads
     space = route.space(workload, HOPPER)
@@ -111,7 +112,7 @@ def test_a_genome_is_built_in_another_process_state(tmp_path: Path) -> None:
     assert launch.block == (128, 1, 1)
     assert launch.arguments[:2] == (TensorArgument("x"), TensorArgument("y"))
     assert route.identity()["kernel_file"] == found.route.content
-    (tmp_path / "kernels.py").write_text(HEAD + PLAIN + ")\n# changed\n")
+    (tmp_path / "kernels.py").write_text(HEAD + tail + "\n# changed\n")
     fresh = pickle.loads(pickle.dumps(found.route))
     with pytest.raises(BuildError, match="has changed since"):
         _without_cache(fresh, workload, space)
@@ -139,6 +140,41 @@ def test_an_autotuned_kernel_brings_its_seeds_space_and_axes(tmp_path: Path) -> 
     assert "early_config_prune" in why
     assert [dict(p.genome)["BLOCK"] for p in found.route.seeds(found.problem.workloads[0], HOPPER)]
     assert not found.route.seeds(found.problem.workloads[1], HOPPER)
+
+
+@needs_triton
+def test_without_a_reference_the_first_seed_stands_for_it(tmp_path: Path) -> None:
+    tail = TUNED + "T = kernelarc.TritonKernel(launch=launch_tuned, **TENSORS)"
+    reference = target(tmp_path, tail, [{"n": 1024}]).problem.operator.reference
+    assert reference is not None
+    assert "import torch" in reference
+    assert '\\"BLOCK\\": 256' in reference or '"BLOCK": 256' in reference
+    assert "neither a reference nor a seed" in refused(tmp_path, PLAIN + ")")
+
+
+@needs_triton
+def test_inputs_that_random_numbers_do_not_fit_are_made_by_the_file(tmp_path: Path) -> None:
+    tail = (
+        """
+def values(n):
+    return {"index": np.arange(n)[::-1]}
+
+TENSORS = dict(inputs={"x": ("bfloat16", ("n",)), "index": ("int32", ("n",))},
+               outputs={"y": ("bfloat16", ("n",))})
+def launch(x, index, y, n, BLOCK):
+    copy[(1,)](x, y, n, BLOCK)
+def reference(x, index):
+    return x[index]
+"""
+        + PLAIN
+    )
+    found = target(tmp_path, tail + ", reference=reference, values=values)")
+    (workload,) = found.problem.workloads
+    assert found.problem.operator.custom_inputs == "make"
+    assert {fill["type"] for fill in workload.inputs.values()} == {"custom"}
+    made = made_inputs(str(tmp_path / "kernels.py"), "KERNEL", {"n": 5})
+    assert made["index"].tolist() == [4, 3, 2, 1, 0]
+    assert (made["index"].dtype, made["x"].dtype) == (np.int32, np.uint16)
 
 
 @needs_triton
@@ -200,8 +236,8 @@ def test_what_is_wrong_in_a_declaration_is_one_line(
 
 @needs_triton
 def test_a_python_constraint_becomes_a_table(tmp_path: Path) -> None:
-    odd = ", constraints=[PredicateConstraint(lambda BLOCK, num_warps: BLOCK >= 64 * num_warps)])"
-    found = target(tmp_path, PLAIN + odd)
+    odd = ", constraints=[PredicateConstraint(lambda BLOCK, num_warps: BLOCK >= 64 * num_warps)]"
+    found = target(tmp_path, PLAIN + odd + ", reference=reference)")
     space = found.route.space(found.problem.workloads[0], HOPPER)
     assert space.size().legal == 5 + 4 + 3 + 2
     assert space.contains(space.genome({"BLOCK": 512, "num_warps": 8}))
@@ -223,7 +259,7 @@ def launch(a, b, BLOCK):
     )
 
 MOVED = kernelarc.TritonKernel(
-    launch=launch, kernel=moved, genes=GENES[:1], axes={"M": 256},
+    launch=launch, kernel=moved, genes=GENES[:1], axes={"M": 256}, seeds=[{"BLOCK": 64}],
     inputs={"a": ("bfloat16", ("M", 64))}, outputs={"b": ("bfloat16", ("M", 64))},
 )
 """
