@@ -65,4 +65,5 @@ def test_soak_on_replay(seed: int, recorded_space: RecordedSpace, tmp_path: Path
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_soak_on_the_cpu(seed: int, tmp_path: Path) -> None:
     kills = KILLS // 2 // SEEDS
-    assert cpu_under_fire(tmp_path / "cpu", seed, kills=kills, budget=150) == kills
+    # A fast machine judges about ten candidates between two shots: enough for all of them.
+    assert cpu_under_fire(tmp_path / "cpu", seed, kills=kills, budget=20 * kills) == kills
