@@ -71,6 +71,8 @@ class Session(ABC):
         problem: What it evaluates.
         window: How many candidates it likes to have in flight at once.
         lag: Rounds that proposing may run ahead of telling: 0 is a barrier after every round.
+        sifts: Whether ``check`` refuses much of what the space allows: islands then draft many
+            genomes, and choose among those that it takes.
         finalists: How many may meet in one contest of the best; below 2 none is held. For
             devices on which a contest costs little beside checking a candidate.
         patience: How often a contest that is near a decision is held again, each time with
@@ -83,6 +85,7 @@ class Session(ABC):
     problem: Problem
     window: int
     lag: int
+    sifts: bool = False
     finalists: int = 0
     patience: int = 1
 

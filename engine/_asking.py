@@ -24,6 +24,8 @@ _ATTRIBUTION_START = 2
 _ASK_TRIES = 6
 _FILL_TRIES = 8
 _MOST_SURPLUS = 4
+# Drafts for each candidate that is wanted, where the device sifts them.
+_DRAFTS = 12
 # Larger spaces are not swept: where islands and even sampling find nothing new, they count as
 # exhausted.
 _ENUMERATE_LIMIT = 2_000_000
@@ -68,6 +70,8 @@ class Asker:
             arena = self._pick()
             draft = _Draft(arena, self._session, self._state.next_round)
             self._forced(draft, n)
+            if self._session.sifts:
+                self._sifted(draft, n)
             self._islands(draft, n)
             if draft.missing(n):
                 self._fill(draft, n)
@@ -100,6 +104,27 @@ class Asker:
             if draft.accepted:
                 return draft.finish(self._state.next_number)
         return None
+
+    def _sifted(self, draft: _Draft, n: int) -> None:
+        """Let islands draft many, sift all drafts at once, and let islands choose of theirs."""
+        arena = draft.arena
+        waiting = Counter(c.island for c in self._state.pending.values())
+        wanted = allocate(arena.tallies, waiting, draft.missing(n))
+        taken = set(draft.taken)
+        drafts: list[tuple[str, Proposal]] = []
+        for name, k in wanted.items():
+            rng = stream(self._seed, name, arena.key, draft.number, "draft")
+            view = DraftView(arena.view_of(name), taken)
+            made = arena.islands[name].draft(_DRAFTS * k, rng, view)
+            taken |= {proposal.genome.fingerprint for proposal in made}
+            drafts += [(name, proposal) for proposal in made]
+        legal = draft.sift(drafts)
+        for name, k in wanted.items():
+            rng = stream(self._seed, name, arena.key, draft.number, "choose")
+            mine = [proposal for island, proposal in legal if island == name]
+            chosen = arena.islands[name].choose(mine, k, rng, arena.view_of(name))
+            for proposal in chosen[:k]:
+                draft.invite((name, proposal))
 
     def _islands(self, draft: _Draft, n: int) -> None:
         """Ask the islands until the round is full, more at once where most of it is illegal."""
@@ -226,8 +251,23 @@ class _Draft:
         key = proposal.genome.fingerprint
         return key not in self.taken and not self.arena.view.evaluated(key)
 
+    def sift(self, drafts: Sequence[tuple[str, Proposal]]) -> list[tuple[str, Proposal]]:
+        """Return the drafts that the device takes; the others are counted and not seen again."""
+        new = self._new(drafts, count=True)
+        faults = self._session.check(self.arena.workload, [p.genome for _, p in new]) if new else []
+        legal = []
+        for (island, proposal), fault in zip(new, faults, strict=True):
+            self._legal += fault is None
+            self.illegal += fault is not None
+            if fault is None:
+                legal.append((island, proposal))
+                self.taken.discard(proposal.genome.fingerprint)  # may be drafted again
+            else:
+                self._counts[island]["rejected"] += 1
+        return legal
+
     def invite(self, known: tuple[str, Proposal] | None) -> None:
-        """Accept one that was evaluated before: it is known to be legal."""
+        """Accept one that is known to be legal."""
         if known is not None:
             self.taken.add(known[1].genome.fingerprint)
             self.accepted.append(known)

@@ -15,6 +15,7 @@ from kernelarc.genomes._axes import (
     flops_of,
     tensor_bytes,
 )
+from kernelarc.genomes._blobs import Blob, StandIn, find_blob, open_blob, stand_in
 from kernelarc.genomes._builtin import builtin_operators, builtin_problem, builtin_workloads
 from kernelarc.genomes._constraints import (
     AllowedAlleles,
@@ -35,6 +36,7 @@ from kernelarc.genomes._errors import (
 from kernelarc.genomes._gene import Gene, When
 from kernelarc.genomes._genes import Boolean, Choice, IntegerRange, Permutation, PowerOfTwo
 from kernelarc.genomes._genome import Genome
+from kernelarc.genomes._hints import Hint
 from kernelarc.genomes._operators import Axis, Operator, Problem, TensorSpec, Tolerance, Workload
 from kernelarc.genomes._packaged import packaged_problem, packaged_problems
 from kernelarc.genomes._records import (
@@ -74,6 +76,7 @@ from kernelarc.genomes.routes._cublaslt import (
     ShapePair,
     workspace_levels_mib,
 )
+from kernelarc.genomes.routes._grid_hint import GridHint
 from kernelarc.genomes.routes._matmul import (
     MatmulForm,
     MatmulJob,
@@ -99,6 +102,7 @@ __all__ = [
     "Allele",
     "AllowedAlleles",
     "Axis",
+    "Blob",
     "Boolean",
     "Candidate",
     "Choice",
@@ -114,6 +118,8 @@ __all__ = [
     "Gene",
     "GeneChange",
     "Genome",
+    "GridHint",
+    "Hint",
     "IllegalGenomeError",
     "InputError",
     "IntegerRange",
@@ -138,6 +144,7 @@ __all__ = [
     "Solution",
     "Space",
     "SpaceSize",
+    "StandIn",
     "Status",
     "StoppedError",
     "Strategy",
@@ -159,6 +166,7 @@ __all__ = [
     "checked_solution",
     "dtype_bytes",
     "evaluate_over_axes",
+    "find_blob",
     "fingerprint_of",
     "flops_of",
     "job_options",
@@ -172,11 +180,13 @@ __all__ = [
     "matmul_roles",
     "matmul_target",
     "nearest",
+    "open_blob",
     "packaged_problem",
     "packaged_problems",
     "recognised_matmul",
     "require_definition",
     "same_allele",
+    "stand_in",
     "tensor_bytes",
     "widened",
     "with_job_options",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from kernelarc.genomes._errors import IllegalGenomeError, InputError, nearest
 from kernelarc.genomes._gene import Gene
 from kernelarc.genomes._genes import Choice, IntegerRange, PowerOfTwo
 from kernelarc.genomes._genome import Genome
+from kernelarc.genomes._hints import Hint
 from kernelarc.genomes._layout import Layout
 from kernelarc.genomes._neighbours import steps
 from kernelarc.genomes._records import GeneChange
@@ -51,23 +52,30 @@ class Space:
         route: The route's name.
         genes: At least one, names all different, each after the gene its condition names.
         constraints: Over these genes. A constraint that names a switched-off gene holds.
+        hint: What the route guesses a genome to cost; it orders what is tried, nothing else.
 
     Raises:
         InputError: A name is doubled or unknown, a condition names an allele that is not there.
     """
 
     def __init__(
-        self, route: str, genes: Sequence[Gene], constraints: Sequence[Constraint] = ()
+        self,
+        route: str,
+        genes: Sequence[Gene],
+        constraints: Sequence[Constraint] = (),
+        *,
+        hint: Hint | None = None,
     ) -> None:
         self.route = route
+        self.hint = hint
         self.genes = tuple(genes)
         self.constraints = tuple(constraints)
         self.names = tuple(gene.name for gene in self.genes)
         self._layout = Layout(route, self.genes, self.constraints)
         self._all = Assignments(self._layout)
 
-    def __reduce__(self) -> tuple[type[Space], tuple[Any, ...]]:
-        return Space, (self.route, self.genes, self.constraints)
+    def __reduce__(self) -> tuple[Callable[..., Space], tuple[Any, ...]]:
+        return _remade, (self.route, self.genes, self.constraints, self.hint)
 
     def __repr__(self) -> str:
         return (
@@ -209,14 +217,14 @@ class Space:
         genes = [
             _pinned(gene, pins[gene.name]) if gene.name in pins else gene for gene in self.genes
         ]
-        return Space(self.route, genes, self.constraints)
+        return Space(self.route, genes, self.constraints, hint=self.hint)
 
     def relabelled(self, strategies: Mapping[str, Strategy]) -> Space:
         """Return the same space with other strategies on some genes."""
         genes = [
             replace(gene, strategy=strategies.get(gene.name, gene.strategy)) for gene in self.genes
         ]
-        return Space(self.route, genes, self.constraints)
+        return Space(self.route, genes, self.constraints, hint=self.hint)
 
     def diff(self, before: Genome, after: Genome) -> tuple[GeneChange, ...]:
         """Return the genes in which two genomes differ, in the space's order."""
@@ -240,6 +248,12 @@ class Space:
     def encode(self, genome: Genome) -> NDArray[np.float64]:
         """Encode for a model: shape (width,), genes in order, inactive ones -1."""
         return np.array(self._all.encoding(genome), dtype=np.float64)
+
+
+def _remade(
+    route: str, genes: Sequence[Gene], constraints: Sequence[Constraint], hint: Hint | None
+) -> Space:
+    return Space(route, genes, constraints, hint=hint)
 
 
 def _pinned(gene: Gene, value: Allele) -> Gene:

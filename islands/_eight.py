@@ -8,7 +8,7 @@ from kernelarc.genomes import Gene, InputError, Space, Strategy, nearest
 from kernelarc.islands._evolving import EvolvingIsland
 from kernelarc.islands._island import Habitat, Island
 from kernelarc.islands._settings import IslandSettings
-from kernelarc.islands.models import Surrogate
+from kernelarc.islands.models import Ranker, Surrogate
 
 _BLACKWELL_CAPABILITY = 100
 
@@ -106,7 +106,10 @@ def build_islands(
         asleep[(able or chosen)[0]] = None
     settings = settings or IslandSettings()
     surrogates = {route: Surrogate(space, settings) for route, space in habitat.spaces.items()}
-    return [island(habitat, settings, surrogates, sleeps=asleep[island]) for island in chosen]
+    rankers = {route: Ranker(space) for route, space in habitat.spaces.items()}
+    return [
+        island(habitat, settings, surrogates, rankers, sleeps=asleep[island]) for island in chosen
+    ]
 
 
 def _chosen(only: Collection[str] | None) -> list[type[EvolvingIsland]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -33,18 +33,23 @@ from kernelarc.islands._turn import Turn
 from kernelarc.islands._wins import Wins
 from kernelarc.islands.models import (
     Proposer,
+    Ranker,
     StudyProposer,
     Surrogate,
     SurrogateProposer,
     one_thread,
 )
-from kernelarc.islands.operators import FAMILIES, GENERIC, toolbox_for
+from kernelarc.islands.operators import DRAFTING, FAMILIES, GENERIC, toolbox_for
 
 _WIN_SHARE = 0.15
 _SURROGATE = "model.surrogate"
 # What the engine asked for: reverts that explain a gain, winners of finals evaluated again.
 _NOT_OURS = ("attribute.", "final.")
 _KNOWN_POINTS = 64
+_RANKED = 0.8  # of what is chosen among drafts: the model's part
+_DRAFT_TRIES, _DRAFT_RIVALS = 6, 3
+_OLD_PARENTS = 0.3  # drafts made from the best ever, not from the colony
+_STUDY_CHANCE = 0.3
 _SAMPLES = 16
 
 
@@ -61,6 +66,7 @@ class EvolvingIsland(Island):
         habitat: Workload, spaces and device.
         settings: Tuning constants and switches.
         surrogates: The model of each route, shared by the habitat's islands.
+        rankers: What ranks the drafts of each route, shared likewise.
         sleeps: Why it has nothing to propose, or None.
     """
 
@@ -71,6 +77,7 @@ class EvolvingIsland(Island):
         habitat: Habitat,
         settings: IslandSettings,
         surrogates: Mapping[str, Surrogate],
+        rankers: Mapping[str, Ranker],
         *,
         sleeps: str | None = None,
     ) -> None:
@@ -85,6 +92,7 @@ class EvolvingIsland(Island):
         self._sweeps = {r: Sweep(s) for r, s in habitat.spaces.items()}
         self._toolbox = toolbox_for(self.strategy)
         self._models = self._make_models(surrogates) if settings.models else {}
+        self._rankers = rankers if settings.models else {}
         self._priors = self._prior_weights()
         self._population = Population(settings.elites, settings.hall)
         self._traps = Traps(habitat.workload)
@@ -115,6 +123,31 @@ class EvolvingIsland(Island):
                 turn.taken.add(proposal.genome.fingerprint)
                 proposals.append(proposal)
         return proposals
+
+    def draft(self, n: int, rng: np.random.Generator, view: View) -> list[Proposal]:
+        if self._sleeps is not None:
+            return []
+        turn = Turn(rng, view, self._traps, self._settings.trapped_share)
+        with fenced(rng):
+            return self._drafts(turn, n)
+
+    def choose(
+        self, drafts: Sequence[Proposal], n: int, rng: np.random.Generator, view: View
+    ) -> list[Proposal]:
+        """Choose what leaves a plateau, then mostly by the model, and some at random."""
+        shuffled = [drafts[int(place)] for place in rng.permutation(len(drafts))]
+        chosen = [draft for draft in shuffled if draft.mutation.startswith("plateau.")][:n]
+        routes = {draft.genome.route for draft in shuffled}
+        for route in self._routes:
+            if route in routes and route in self._rankers:
+                share = int(rng.binomial(n - len(chosen), _RANKED)) // len(routes)
+                mine = [d for d in shuffled if d.genome.route == route and d not in chosen]
+                genomes = [draft.genome for draft in mine]
+                places = self._rankers[route].pick(view, genomes, share) if share else None
+                chosen += [mine[place] for place in places or ()]
+        keys = {draft.genome.fingerprint for draft in chosen}
+        rest = [draft for draft in shuffled if draft.genome.fingerprint not in keys]
+        return [*chosen, *rest][:n]
 
     def tell(self, judged: Sequence[Judged]) -> None:
         self._chances = self._moves = None
@@ -202,6 +235,70 @@ class EvolvingIsland(Island):
                 return proposal
         return None
 
+    # -- drafting ----------------------------------------------------------------------------
+
+    def _drafts(self, turn: Turn, n: int) -> list[Proposal]:
+        """Draft by cheap moves; nothing is repaired, and models are asked for one draft at most."""
+        found = [draft for draft in self._dear_drafts(turn) if draft is not None][:n]
+        turn.taken.update(draft.genome.fingerprint for draft in found)
+        chances = self._credit.chances(self._drafting_priors())
+        names, weights = list(chances), list(chances.values())
+        for _ in range(_DRAFT_TRIES * n):
+            if len(found) >= n:
+                break
+            turn.next()
+            draft = self._cheap_draft(turn, draw(turn.rng, names, weights))
+            if draft is not None and turn.admits(draft.genome):
+                turn.taken.add(draft.genome.fingerprint)
+                found.append(draft)
+        return found
+
+    def _dear_drafts(self, turn: Turn) -> Iterator[Proposal | None]:
+        turn.next()
+        if self._stale >= self._habitat.plateau:
+            yield self._leave(turn)
+        if not self._population.colony:
+            return
+        if len(self._wins):
+            yield self._by_win_genome(turn)
+        studies = [name for name in self._models if name != _SURROGATE]
+        if studies and turn.rng.random() < _STUDY_CHANCE:
+            parent = self._population.parent(self._settings.tournament).genome
+            yield self._by_model(turn, studies[int(turn.rng.random() * len(studies))], parent)
+
+    def _cheap_draft(self, turn: Turn, name: str) -> Proposal | None:
+        colony, hall = self._population.colony, self._population.hall
+        if name == "sample" or not colony:
+            space = self._terrains[pick(turn.rng, self._routes)].space
+            return Proposal(genome=space.sample(turn.rng), mutation="sample")
+        old = turn.rng.random() < _OLD_PARENTS
+        parent = (pick(turn.rng, hall) if old else self._population.parent(_DRAFT_RIVALS)).genome
+        alleles = self._moved(turn, name, parent)
+        space = self._terrains[parent.route].space
+        if alleles is None or space.violation(alleles) is not None:
+            return None
+        genome = space.genome(alleles)
+        return Proposal(genome=genome, mutation=name, parents=(parent.fingerprint,))
+
+    def _drafting_priors(self) -> dict[str, float]:
+        """Return the operators' weights for drafting; wins where there are any."""
+        own, common = FAMILIES[self.strategy], (*DRAFTING, *GENERIC)
+        priors = {name: 0.3 / len(own) for name in own}
+        priors |= {name: 0.65 / len(common) for name in common} | {"sample": 0.05}
+        return priors | {"win.apply": _WIN_SHARE} if len(self._wins) else priors
+
+    def _moved(self, turn: Turn, name: str, parent: Genome) -> Mapping[str, Allele] | None:
+        """Apply an operator or a win to a genome; the outcome may be illegal."""
+        if name == "win.apply":
+            win = self._wins.draw(turn.rng)
+            return win.apply(parent) if win and win.conclusion.route == parent.route else None
+        alleles: Mapping[str, Allele] | None = getattr(self._toolbox, name)(
+            parent, self._scene(parent.route), turn.rng
+        )
+        return alleles
+
+    # -- proposing by models and operators ---------------------------------------------------
+
     def _by_model(self, turn: Turn, name: str, parent: Genome) -> Proposal | None:
         model = self._models[name].get(parent.route)
         if model is None:
@@ -232,16 +329,10 @@ class EvolvingIsland(Island):
 
     def _by_operator(self, turn: Turn, name: str, parent: Genome) -> Proposal | None:
         """Draft by a mutation operator or a win, repair, and admit or refuse."""
-        terrain = self._terrains[parent.route]
-        alleles: dict[str, Allele] | None
-        if name == "win.apply":
-            win = self._wins.draw(turn.rng)
-            alleles = win.apply(parent) if win and win.conclusion.route == parent.route else None
-        else:
-            alleles = getattr(self._toolbox, name)(parent, self._scene(parent.route), turn.rng)
+        alleles = self._moved(turn, name, parent)
         if alleles is None:
             return None
-        genome = legal(alleles, terrain, turn.rng)
+        genome = legal(alleles, self._terrains[parent.route], turn.rng)
         if genome is None or not turn.admits(genome):
             return None
         return Proposal(genome=genome, mutation=name, parents=(parent.fingerprint,))

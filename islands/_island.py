@@ -76,6 +76,20 @@ class Island(ABC):
         Fewer, or none, is a legal answer: the engine gives the rest of the budget away.
         """
 
+    def draft(self, n: int, rng: np.random.Generator, view: View) -> list[Proposal]:
+        """Propose up to ``n`` genomes cheaply, for a device that refuses many: ``choose`` follows.
+
+        They are legal in the space and new; what the device takes of them is handed back.
+        """
+        return self.ask(n, rng, view)
+
+    def choose(
+        self, drafts: Sequence[Proposal], n: int, rng: np.random.Generator, view: View
+    ) -> list[Proposal]:
+        """Choose up to ``n`` of this island's drafts, all of which the device takes."""
+        del rng, view
+        return list(drafts[:n])
+
     @abstractmethod
     def tell(self, judged: Sequence[Judged]) -> None:
         """Learn the outcomes of this island's own candidates, in ask order."""

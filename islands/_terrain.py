@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from kernelarc.genomes import Allele, Gene, Genome, Space, Strategy
+from kernelarc.islands._hint_order import HintOrder
 
 T = TypeVar("T")
 _LISTED = 256  # domains up to this size are listed once
@@ -25,6 +26,7 @@ class Terrain:
         free: All genes that can change.
         branches: Genes that conditions of other genes refer to (a library's algorithm id).
         domains: Alleles by gene name, for domains small enough to list.
+        order: Own genes that the route's hint reads, in its order; false where there is none.
     """
 
     space: Space
@@ -33,6 +35,7 @@ class Terrain:
     free: tuple[Gene, ...]
     branches: tuple[Gene, ...]
     domains: Mapping[str, tuple[Allele, ...]]
+    order: HintOrder
 
 
 def survey(space: Space, strategy: Strategy) -> Terrain:
@@ -40,6 +43,7 @@ def survey(space: Space, strategy: Strategy) -> Terrain:
     free = tuple(gene for gene in space.genes if gene.cardinality > 1)
     own = tuple(gene for gene in free if gene.strategy is strategy)
     tied = _tied({gene.name for gene in own}, space)
+    read = space.hint.genes if space.hint is not None else ()
     parents = {gene.when.gene for gene in space.genes if gene.when is not None}
     return Terrain(
         space=space,
@@ -48,6 +52,7 @@ def survey(space: Space, strategy: Strategy) -> Terrain:
         free=free,
         branches=tuple(gene for gene in free if gene.name in parents),
         domains={gene.name: gene.values() for gene in free if gene.cardinality <= _LISTED},
+        order=HintOrder(space, tuple(gene for gene in own if gene.name in read)),
     )
 
 

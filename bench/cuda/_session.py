@@ -31,6 +31,7 @@ from kernelarc.genomes import (
     Environment,
     Evaluation,
     Genome,
+    GridHint,
     IllegalGenomeError,
     InputError,
     LtRow,
@@ -76,7 +77,7 @@ class CudaSession(Session):
     ) -> None:
         self.device, self.deterministic, self.problem = name, False, problem
         self.window, self.lag = 16, 1
-        self.finalists, self.patience = 24, 3
+        self.sifts, self.finalists, self.patience = True, 24, 3
         self._ordinal, self._seed, self._lock = ordinal, seed, lock
         self._tasks = [_task(problem, workload) for workload in problem.workloads]
         self._places = {w.fingerprint: i for i, w in enumerate(problem.workloads)}
@@ -164,8 +165,13 @@ class CudaSession(Session):
         place = self._place(workload)
         if place not in self._domains:
             reply: DomainReply = self._ask("domain", workload=place)
-            self._domains[place] = reply, CublasLtSpace(reply.domain)
+            hint = GridHint.of(self._tasks[place].job, int(self._multiprocessors))
+            self._domains[place] = reply, CublasLtSpace(reply.domain, hint)
         return self._domains[place]
+
+    @property
+    def _multiprocessors(self) -> str:
+        return self.environment.identity.get("multiprocessors", "1")
 
     def _place(self, workload: Workload) -> int:
         place = self._places.get(workload.fingerprint)
@@ -189,7 +195,7 @@ class CudaSession(Session):
         reasons: list[str | None] = []
         rows: list[LtRow] = []
         for genome in genomes:
-            row, reason = _row_of(lt, genome)
+            row, reason = row_of(lt, genome)
             reasons.append(reason)
             if row is not None and reason is None:
                 rows.append(row)
@@ -198,7 +204,7 @@ class CudaSession(Session):
         asked = np.array(rows, dtype=np.int64)
         status, _ = self._ask("check", workload=self._place(workload), rows=asked)
         answers = iter(status.tolist())
-        return [r if r is not None else _reason(next(answers)) for r in reasons]
+        return [r if r is not None else reason_of(next(answers)) for r in reasons]
 
     # Evaluating
 
@@ -347,7 +353,8 @@ def _task(problem: Problem, workload: Workload) -> Task:
     )
 
 
-def _row_of(lt: CublasLtSpace, genome: Genome) -> tuple[LtRow | None, str | None]:
+def row_of(lt: CublasLtSpace, genome: Genome) -> tuple[LtRow | None, str | None]:
+    """Return a genome's attribute row, and why it is illegal without asking the library."""
     if genome.route != LT_ROUTE:
         return None, f"route {genome.route!r} is not one of this device's for this problem"
     try:
@@ -357,7 +364,8 @@ def _row_of(lt: CublasLtSpace, genome: Genome) -> tuple[LtRow | None, str | None
     return row, lt.fault(row)
 
 
-def _reason(status: int) -> str | None:
+def reason_of(status: int) -> str | None:
+    """Say what the library's status means, or None where it takes the combination."""
     if status == 0:
         return None
     return _REASONS.get(status, f"the library refuses it (status {status})")

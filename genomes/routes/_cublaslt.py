@@ -17,6 +17,7 @@ from kernelarc.genomes._errors import IllegalGenomeError
 from kernelarc.genomes._gene import Gene
 from kernelarc.genomes._genes import Boolean, Choice
 from kernelarc.genomes._genome import Genome
+from kernelarc.genomes._hints import Hint
 from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
 
@@ -105,9 +106,13 @@ class CublasLtSpace:
     Attributes:
         domain: What the library offers.
         space: All genomes of it.
+
+    Args:
+        domain: As above.
+        hint: What the space orders its genomes by.
     """
 
-    def __init__(self, domain: LtDomain) -> None:
+    def __init__(self, domain: LtDomain, hint: Hint | None = None) -> None:
         self.domain = domain
         self._pairs = {
             kind: {number: shape_pair(names, number) for number in _offered(domain, kind)}
@@ -122,7 +127,7 @@ class CublasLtSpace:
             for kind, pairs in self._pairs.items()
         }
         self._known = {algo.algo: _membership(algo) for algo in domain.algos}
-        self.space = Space(LT_ROUTE, self._genes(), self._constraints())
+        self.space = Space(LT_ROUTE, self._genes(), self._constraints(), hint=hint)
 
     def row(self, genome: Mapping[str, Allele]) -> LtRow:
         """Return the attribute row of a genome.

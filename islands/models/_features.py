@@ -21,6 +21,7 @@ _OFF = -1.0
 class Features:
     """The columns of a space's free genes, in groups that share one weight.
 
+    The logarithm of the route's hint, where there is one, is a column like any gene's.
     Rows are remembered by fingerprint; the memory is only a cache.
 
     Attributes:
@@ -37,6 +38,10 @@ class Features:
             for width in gene.widths:
                 groups.append(slice(start, start + width))
                 start += width
+        self._hint = space.hint
+        if self._hint is not None:
+            groups.append(slice(start, start + 1))
+            start += 1
         self.groups = tuple(groups)
         self.width = start
 
@@ -47,7 +52,10 @@ class Features:
             if len(self._rows) >= _REMEMBERED:
                 self._rows.clear()
             alleles = genome.alleles()
-            found = np.frombuffer(b"".join([gene.of(alleles) for gene in self._genes]))
+            parts = [gene.of(alleles) for gene in self._genes]
+            if self._hint is not None:
+                parts.append(np.log(np.float64(self._hint(alleles))).tobytes())
+            found = np.frombuffer(b"".join(parts))
             self._rows[genome.fingerprint] = found
         return found
 

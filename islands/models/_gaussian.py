@@ -133,6 +133,12 @@ class Posterior:
         norms = np.einsum("ij,ij->i", stretched, stretched)
         return _matern(norms[:, None] + self._norms[None, :] - 2.0 * stretched @ self._rows.T)
 
+    def likeness(self, rows: Array) -> Array:
+        """Return the prior correlations among features, shape (rows, rows)."""
+        stretched = rows * self._stretch
+        norms = np.einsum("ij,ij->i", stretched, stretched)
+        return _matern(norms[:, None] + norms[None, :] - 2.0 * stretched @ stretched.T)
+
     def at(self, rows: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation at features, each of shape (rows,)."""
         cross = self._cross(rows * self._stretch)

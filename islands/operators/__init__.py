@@ -8,6 +8,7 @@ alone (DEAP's own operators draw from it through the fence).
 family     names
 ========== =====================================================================
 every      neighbour.step, mutate.resample, crossover.uniform
+drafting   draft.redraw, draft.hinted
 library    library.algorithm, library.option
 tensor_core tensor_core.area_move, tensor_core.resize
 memory     memory.step, memory.trade
@@ -36,6 +37,7 @@ from kernelarc.genomes import Allele, Genome, Strategy
 from kernelarc.islands._terrain import Scene
 from kernelarc.islands.operators import (
     _blackwell,
+    _drafting,
     _fusion,
     _generic,
     _library,
@@ -86,12 +88,18 @@ FAMILIES: Mapping[Strategy, Mapping[str, Move]] = MappingProxyType(
 )
 
 
+DRAFTING: Mapping[str, Move] = MappingProxyType(
+    {"draft.redraw": _drafting.redraw, "draft.hinted": _drafting.hinted}
+)
+"""Beside the others, where a device refuses much: they are cheap, and nothing repairs them."""
+
+
 def toolbox_for(strategy: Strategy) -> base.Toolbox:
-    """Return a DEAP toolbox with the strategy's operators and the generic ones, by name."""
+    """Return a DEAP toolbox with the strategy's operators and the common ones, by name."""
     toolbox = base.Toolbox()
-    for name, move in (*FAMILIES[strategy].items(), *GENERIC.items()):
+    for name, move in (*FAMILIES[strategy].items(), *GENERIC.items(), *DRAFTING.items()):
         toolbox.register(name, move)
     return toolbox
 
 
-__all__ = ["FAMILIES", "GENERIC", "Move", "toolbox_for"]
+__all__ = ["DRAFTING", "FAMILIES", "GENERIC", "Move", "toolbox_for"]
