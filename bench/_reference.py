@@ -45,20 +45,26 @@ def _compiled(name: str, source: str) -> _Run:
             f"the reference of {name!r} needs {error.name}: install it"
         ) from None
     except Exception as error:
-        raise InputError(f"the reference of {name!r} fails: {_said(error)}") from None
+        raise InputError(f"the reference of {name!r} fails: {said(error)}") from None
     run = space.get("run")
     if not callable(run):
         raise InputError(f"the reference of {name!r} has no top-level function 'run'")
     return run  # type: ignore[no-any-return]
 
 
-def _said(error: Exception) -> str:
+def said(error: Exception) -> str:
     """Return an exception as one line."""
     first = str(error).strip().splitlines()[:1]
     return type(error).__name__ + (f": {first[0]}" if first else "")
 
 
-def _run_of(operator: Operator) -> _Run:
+def reference_of(operator: Operator) -> Callable[..., Any]:
+    """Return the reference's ``run``.
+
+    Raises:
+        InputError: There is none, or it takes other parameters than the operator has inputs.
+        MissingPartError: It imports what is not installed.
+    """
     if operator.reference is None:
         raise InputError(f"operator {operator.name!r} has no reference to check against")
     run = _compiled(operator.name, operator.reference)
@@ -95,7 +101,7 @@ def _by_name(operator: Operator, result: Any) -> dict[str, NDArray[np.generic]]:
 
 
 def _answers(operator: Operator, inputs: Mapping[str, Value], real: DTypeLike) -> dict[str, Any]:
-    run = _run_of(operator)
+    run = reference_of(operator)
     own = [_copied(inputs.get(spec.name), real) for spec in operator.inputs]
     try:
         with np.errstate(all="ignore"):
@@ -105,7 +111,7 @@ def _answers(operator: Operator, inputs: Mapping[str, Value], real: DTypeLike) -
             f"the reference of {operator.name!r} needs {error.name}: install it"
         ) from None
     except Exception as error:
-        raise InputError(f"the reference of {operator.name!r} fails: {_said(error)}") from None
+        raise InputError(f"the reference of {operator.name!r} fails: {said(error)}") from None
     return _by_name(operator, result)
 
 
@@ -141,7 +147,7 @@ def sums_exactly(operator: Operator) -> bool:
         InputError: The operator has no reference or its axes cannot be bound.
         MissingPartError: As ``run_reference``.
     """
-    _run_of(operator)
+    reference_of(operator)
     rng = np.random.default_rng(0)
     job = ragged_workload(operator, Workload(operator=operator.fingerprint), rng)
     try:

@@ -28,8 +28,8 @@ _CAP = {
     "stages": 13,
 }
 _LISTED_CUSTOMS = 1024
-_PROBES = 256
-_BASES = 8
+_PROBES = 1024
+_BASES = 24
 _SCHEMES = (1, 2, 4)
 _SPLITS = (
     *range(1, 17), 18, 20, 22, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128
@@ -156,8 +156,8 @@ def sift(
         The narrower domain, or None where no combination was taken at all.
     """
     probes = np.array([_probe(domain, rng, tail) for _ in range(_PROBES)], dtype=np.int64)
-    taken = probes[check(probes) == 0]
-    bases = [*seeds, *(tuple(int(v) for v in row) for row in taken)][:_BASES]
+    taken = [tuple(int(v) for v in row) for row in probes[check(probes) == 0]]
+    bases = _varied([*seeds, *taken])
     if not bases:
         return None
     narrow: dict[str, Any] = {
@@ -167,6 +167,22 @@ def sift(
         if len(narrow[field]) == len(getattr(domain, field)):
             narrow[field] = (0,)  # taken whatever it says: the algorithm does not read it
     return replace(domain, **narrow)
+
+
+def _varied(rows: Sequence[LtRow]) -> list[LtRow]:
+    """Choose bases in which as many alleles as possible occur: what one refuses another takes.
+
+    Which options go with which tile shapes is the library's secret, so few bases that are much
+    alike would drop alleles that it takes beside others.
+    """
+    left, chosen = list(dict.fromkeys(rows)), []
+    held: set[tuple[int, int]] = set()
+    while left and len(chosen) < _BASES:
+        best = max(left, key=lambda row: len(set(enumerate(row)) - held))
+        left.remove(best)
+        chosen.append(best)
+        held |= set(enumerate(best))
+    return chosen
 
 
 _PLACES = {

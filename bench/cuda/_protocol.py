@@ -62,6 +62,13 @@ class Outcome:
     fatal: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The bench is ready and this candidate is about to run: its time limit starts now."""
+
+    number: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainReply:
     """What the library offers for a workload, its heuristics, and its first one: the baseline.

@@ -17,6 +17,7 @@ from collections import deque
 from typing import Any
 
 from kernelarc.bench.cuda._protocol import (
+    Begun,
     Channel,
     Fault,
     Outcome,
@@ -80,10 +81,27 @@ class Worker:
             self._bench = getattr(importlib.import_module(module), name)(self._ordinal)
         return self._bench
 
+    def _prepared(self, workload: int, number: int) -> bool:
+        """Have a bench that asks for it make itself ready; a fault there is not the candidate's."""
+        prepare = getattr(self._bench, "prepare", None)
+        if prepare is None:
+            return True
+        try:
+            prepare(workload)
+        except Exception as error:
+            traceback.print_exc()
+            kind = type(error).__name__ if isinstance(error, KernelarcError) else ""
+            self._channel.send(Fault(kind=kind, message=str(error) if kind else _line(error)))
+            return False
+        self._channel.send(Begun(number))
+        return True
+
     def _evaluate_next(self) -> bool:
         """Evaluate one candidate; return whether the context is lost."""
         item = self._queue.popleft()
         number = item[1]
+        if not self._prepared(item[0], number):
+            return False
         try:
             outcome = self._bench.evaluate(*item)
         except Exception as error:

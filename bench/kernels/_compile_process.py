@@ -1,0 +1,111 @@
+"""A compile process: builds one genome at a time, for as long as its parent lives.
+
+Run as ``python -m kernelarc.bench.kernels._compile_process SOCKET LIFELINE MEBIBYTES``. It has no
+GPU and needs none. Whatever a compiler writes goes where the parent caught it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import resource
+import signal
+import socket
+import sys
+import time
+import traceback
+
+from kernelarc.bench.cpu._build import COMPILER_OUT_OF_MEMORY
+from kernelarc.bench.cuda._protocol import Channel, WorkerGoneError
+from kernelarc.bench.cuda._worker import die_with
+from kernelarc.bench.kernels._messages import BuildReply, BuildRequest
+from kernelarc.genomes import KernelarcError
+from kernelarc.genomes.kernels import BuildError, KernelRoute
+
+_NICENESS = 5  # the device worker and the coordinator come first
+_GROWN_SHARE = 0.6  # of the memory limit, after which a process is replaced
+
+
+class CompileProcess:
+    """Serves build requests.
+
+    Args:
+        channel: To the pool.
+        memory_bytes: Its limit, set by the caller.
+    """
+
+    def __init__(self, channel: Channel, memory_bytes: int) -> None:
+        self._channel, self._memory_bytes = channel, memory_bytes
+        self._routes: dict[int, KernelRoute] = {}
+
+    def serve(self) -> None:
+        """Serve until the other end closes or this process has grown too large."""
+        while True:
+            try:
+                request: BuildRequest = self._channel.receive()
+            except (pickle.UnpicklingError, AttributeError, ImportError) as error:
+                # The route's class cannot be imported here; the parent knows what it asked for.
+                self._channel.send(_unusable(error))
+                continue
+            reply = self._built(request)
+            self._channel.send(reply)
+            if reply.leaving:
+                return
+
+    def _built(self, request: BuildRequest) -> BuildReply:
+        if request.new_route is not None:
+            self._routes[request.route] = request.new_route
+        begun = time.perf_counter()
+        build, failure, message = None, None, ""
+        try:
+            route = self._routes[request.route]
+            build = route.build(request.workload, request.genome, request.arch)
+        except BuildError as error:
+            failure, message = error.failure, error.message
+        except MemoryError:
+            failure, message = COMPILER_OUT_OF_MEMORY, "the compiler ran out of memory"
+        except KernelarcError as error:
+            failure, message = "cannot be built", str(error)
+        except Exception as error:
+            traceback.print_exc()
+            failure = "compile error"
+            message = (f"{type(error).__name__}: {error}".splitlines() or ["?"])[0][:500]
+        return BuildReply(
+            ticket=request.ticket,
+            build=build,
+            failure=failure,
+            message=message,
+            seconds=time.perf_counter() - begun,
+            leaving=_resident_bytes() > _GROWN_SHARE * self._memory_bytes,
+        )
+
+
+def _unusable(error: Exception) -> BuildReply:
+    message = (f"{type(error).__name__}: {error}".splitlines() or ["?"])[0][:500]
+    return BuildReply(ticket=-1, failure="route cannot be loaded", message=message, unusable=True)
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm") as file:  # noqa: PTH123 - a system file, read often
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def main(arguments: list[str]) -> None:
+    """Run the process: descriptors of socket and lifeline, memory limit in MiB."""
+    end, lifeline, mebibytes = (int(text) for text in arguments)
+    die_with(lifeline)
+    for number in (signal.SIGINT, signal.SIGTERM):  # the pool decides when a process ends
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(_NICENESS)
+    limit = mebibytes << 20
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(ImportError):  # so that the first build does not wait for it
+        import triton.compiler  # noqa: F401, PLC0415
+    with contextlib.suppress(WorkerGoneError):
+        CompileProcess(Channel(socket.socket(fileno=end)), limit).serve()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

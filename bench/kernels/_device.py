@@ -1,0 +1,83 @@
+"""The device ``cuda:N`` for every operator that a compiled route serves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernelarc.bench._lock import DeviceLock
+from kernelarc.bench._session import Session
+from kernelarc.bench.cuda import CudaDevice, demand_parts
+from kernelarc.bench.cuda._protocol import WorkerGoneError
+from kernelarc.bench.kernels._session import KernelSession
+from kernelarc.genomes import MissingPartError, Problem, StoppedError
+from kernelarc.genomes.kernels import KernelRoute, kernel_routes
+
+
+class KernelDevice(CudaDevice):
+    """An NVIDIA GPU with all routes that can be built here.
+
+    A problem that no compiled route serves is a matrix product for cuBLASLt alone, or an error.
+
+    Args:
+        name: ``"cuda:0"``; ``"cuda"`` is the first one.
+        routes: One's own, in place of the packaged ones.
+        library: Whether cuBLASLt takes part where the job is a matrix product.
+        processes: Compile processes; one a core if None.
+
+    Raises:
+        InputError: The name is no such device's.
+    """
+
+    def __init__(
+        self,
+        name: str = "cuda:0",
+        routes: Sequence[KernelRoute] | None = None,
+        *,
+        library: bool = True,
+        processes: int | None = None,
+    ) -> None:
+        super().__init__(name)
+        self._routes = None if routes is None else tuple(routes)
+        self._library, self._processes = library, processes
+
+    def routes(self, problem: Problem) -> tuple[KernelRoute, ...]:
+        """Return the routes that serve a problem and can be built here.
+
+        Raises:
+            MissingPartError: One's own routes lack what builds them.
+        """
+        chosen = kernel_routes(problem.operator) if self._routes is None else self._routes
+        missing = {route.name: route.missing() for route in chosen}
+        able = tuple(route for route in chosen if missing[route.name] is None)
+        if chosen and not able and self._routes is not None:
+            raise MissingPartError(str(next(iter(missing.values()))))
+        return able
+
+    def open(  # type: ignore[override]
+        self, problem: Problem, *, seed: int, artefacts: Path, margin: float = 0.0
+    ) -> Session:
+        """Take the device's lock, start a worker and the compile processes."""
+        demand_parts()
+        routes = self.routes(problem)
+        if not routes:
+            return super().open(problem, seed=seed, artefacts=artefacts, margin=margin)
+        lock = DeviceLock(self.name).acquire()
+        try:
+            return KernelSession(
+                self.name,
+                self.ordinal,
+                problem,
+                routes,
+                seed=seed,
+                lock=lock,
+                artefacts=artefacts,
+                processes=self._processes,
+                library=self._library,
+            )
+        except (WorkerGoneError, TimeoutError) as error:
+            lock.release()
+            raise StoppedError(f"device {self.name} does not answer: {error}") from None
+        except BaseException:
+            lock.release()
+            raise

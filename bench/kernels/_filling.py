@@ -1,0 +1,133 @@
+"""Drawing a set's inputs on the device: by the workload's rules, and shaped by tensors' names.
+
+What a tensor is called says how its values are spread, as the harness has it: weights of a
+matrix are scaled by their fan-in, variances are positive. Weights of a norm are random too, never
+ones: a kernel that leaves them out must be caught.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelarc.bench.cuda._arena import CANARY_TAIL, FILLINGS, PLAIN, Filling
+from kernelarc.bench.cuda._kernels import (
+    CONSTANT,
+    NORMAL,
+    POSITIVE,
+    WHOLE,
+    ZERO_ONE,
+    Kernels,
+    Tensor,
+)
+from kernelarc.bench.kernels._job import BoundJob, BoundTensor
+from kernelarc.bench.kernels._memory import TensorSet
+from kernelarc.genomes import InputError
+
+__all__ = ["FILLINGS", "PLAIN", "Filler", "Filling"]
+
+_MATRIX = re.compile(r"weight|_proj|^w\d*$|^w_|kernel|^b$")
+_POSITIVE = re.compile(r"(^|_)(rstd|var|variance|inv_rms)($|_)")
+_CANARY_ONES = 64.0
+_WHOLE_BELOW = {"bool": 2.0, "float4_e2m1": 16.0, "float4_e2m1fn_x2": 256.0}
+_WHOLE_USUAL = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Filler:
+    """Fills tensors of one job with the judge's kernels."""
+
+    kernels: Kernels
+    job: BoundJob
+
+    def fill(self, buffers: TensorSet, seed: int, filling: Filling = PLAIN) -> None:
+        """Draw all inputs that are random, and set those that are given as a number."""
+        for salt, tensor in enumerate(self.job.inputs):
+            self._fill(buffers.tensors[tensor.name], tensor, _mixed(seed, salt), filling)
+        self._scalars(buffers, seed)
+
+    def _fill(self, place: Tensor, tensor: BoundTensor, seed: int, filling: Filling) -> None:
+        kind = tensor.rule.get("type", "random")
+        if kind == "custom":
+            raise InputError(f"input {tensor.name!r} is custom: the reference must make it")
+        if kind == "scalar":
+            value = float(tensor.rule["value"])
+            self.kernels.fill(place, seed=seed, how=CONSTANT, scale=value)
+        elif kind == "safetensors":
+            raise InputError(f"input {tensor.name!r}: a file of tensors cannot be loaded here")
+        elif not tensor.floating:
+            below = _WHOLE_BELOW.get(tensor.dtype, _WHOLE_USUAL)
+            self.kernels.fill(place, seed=seed, how=WHOLE, scale=below)
+        elif _POSITIVE.search(tensor.name):
+            self.kernels.fill(place, seed=seed, how=POSITIVE, scale=1.0)
+        else:
+            self._floats(place, tensor, seed, filling)
+
+    def _floats(self, place: Tensor, tensor: BoundTensor, seed: int, filling: Filling) -> None:
+        factor = self._scale(tensor)
+        first = tensor.name == self.job.inputs[0].name
+        # Variants change the first tensor; the others keep the spread that fits their role.
+        how, factor = (filling.how, factor * filling.factor) if first else (NORMAL, factor)
+        self.kernels.fill(place, seed=seed, how=how, scale=factor)
+
+    def _scale(self, tensor: BoundTensor) -> float:
+        if len(tensor.shape) < 2:
+            return 1.0
+        product = self.job.product
+        if product is not None:
+            second = tensor.name == self.job.inputs[1].name
+            return 1.0 / math.sqrt(product.k) if second else 1.0
+        if _MATRIX.search(tensor.name):
+            return 1.0 / math.sqrt(tensor.shape[-1])
+        return 1.0
+
+    def _scalars(self, buffers: TensorSet, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for name, (dtype, rule) in self.job.scalars.items():
+            buffers.scalars[name] = _scalar(dtype, rule, rng)
+
+    def fill_exact(self, buffers: TensorSet, seed: int, *, ones: bool = False) -> None:
+        """Fill with zeros and ones, dense along the last places of what is summed over."""
+        for salt, tensor in enumerate(self.job.inputs):
+            place = buffers.tensors[tensor.name]
+            if tensor.rule.get("type", "random") != "random" or not tensor.floating:
+                self._fill(place, tensor, _mixed(seed, salt), PLAIN)
+            else:
+                self._exact(place, tensor, _mixed(seed, salt), ones)
+        self._scalars(buffers, seed)
+
+    def _exact(self, place: Tensor, tensor: BoundTensor, seed: int, ones: bool) -> None:
+        axis = self.job.contracted.get(tensor.name)
+        stride, extent, tail, chance = 1, 1, 0, 0.5
+        if axis is not None:
+            stride, extent = math.prod(tensor.shape[axis + 1 :]), tensor.shape[axis]
+            tail, chance = min(CANARY_TAIL, extent), min(0.5, math.sqrt(_CANARY_ONES / extent))
+        elif ones:
+            chance = 0.0  # beside all ones the sum may need all the bits that the type has
+        self.kernels.fill(
+            place,
+            seed=seed,
+            how=CONSTANT if ones else ZERO_ONE,
+            scale=1.0 if ones and axis is not None else chance,
+            k_stride=stride,
+            k_extent=extent,
+            tail=tail,
+        )
+
+
+def _mixed(seed: int, salt: int) -> int:
+    return (seed * 31 + salt) & ((1 << 63) - 1)
+
+
+def _scalar(dtype: str, rule: Mapping[str, Any], rng: np.random.Generator) -> float | int | bool:
+    if rule.get("type") == "scalar":
+        value: float | int | bool = rule["value"]
+        return value
+    if dtype.startswith("float"):
+        return float(rng.uniform(0.5, 1.5))
+    return int(rng.integers(0, 2 if dtype == "bool" else int(_WHOLE_USUAL)))

@@ -1,0 +1,219 @@
+"""What can take part in one bench: compiled plans, cuBLASLt algorithms, torch's eager mode."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kernelarc.bench.cuda._clock import Call
+from kernelarc.bench.cuda._library import Algorithm, Matmul, Side
+from kernelarc.bench.kernels._job import BoundJob
+from kernelarc.bench.kernels._memory import TensorSet
+from kernelarc.bench.kernels._oracle import Oracle
+from kernelarc.bench.kernels._program import Addresses, LaunchRefusedError, Loader, Program
+from kernelarc.bench.kernels._scratch import ScratchMemory
+from kernelarc.genomes import Allele
+from kernelarc.genomes.kernels import Build
+
+REFUSED = "launch refused"
+
+
+class Launchable(ABC):
+    """Something that does the job on a buffer set.
+
+    Attributes:
+        aliases: Output to the input in whose buffer it is written.
+        checked: Whether its outputs land in the set and are judged.
+    """
+
+    aliases: Mapping[str, str]
+    checked = True
+
+    @abstractmethod
+    def call(self, buffers: TensorSet) -> Call:
+        """Return what launches the job on a set; every launch goes to the bench's stream."""
+
+    def guard(self) -> None:  # noqa: B027 - what needs no scratch memory has nothing to guard
+        """Poison the scratch memory that it may use, and put bands around it."""
+
+    def bands(self) -> Any:
+        """Return a device array of the addresses of its own guard bands, or None."""
+        return None
+
+    def properties(self) -> dict[str, Allele]:
+        """Return what is recorded of it."""
+        return {}
+
+    @contextlib.contextmanager
+    def capturing(self) -> Iterator[None]:
+        """Surround a graph capture of its calls."""
+        yield
+
+
+class PlanLaunchable(Launchable):
+    """Compiled kernels.
+
+    Args:
+        build: Their plan and binaries.
+        loader: The device's.
+        stream: Where they are launched.
+        scratch: The device's scratch memory.
+
+    Raises:
+        LaunchRefusedError: The driver refuses a binary.
+    """
+
+    def __init__(self, build: Build, loader: Loader, stream: Any, scratch: ScratchMemory) -> None:
+        self.build, self.aliases = build, dict(build.plan.aliases)
+        self._program = Program(loader, build, stream)
+        self._placed = scratch.place(build.plan.scratch)
+        self._calls: dict[int, tuple[TensorSet, Call]] = {}
+
+    def call(self, buffers: TensorSet) -> Call:
+        """Return the plan's launches, bound once for each set."""
+        known = self._calls.get(id(buffers))
+        if known is None or known[0] is not buffers or buffers.scalars:
+            addresses = Addresses(
+                tensors=buffers.addresses(self.aliases),
+                scratch=self._placed.addresses,
+                scalars=buffers.scalars,
+                maps=self._placed.keep,
+            )
+            known = self._calls[id(buffers)] = buffers, self._program.bound(addresses)
+        once, zeroed = known[1], self._placed.clears
+
+        def call() -> None:
+            for clear in zeroed:
+                clear()
+            once()
+
+        return call if zeroed else once
+
+    def guard(self) -> None:
+        self._placed.guard()
+
+    def bands(self) -> Any:
+        return self._placed.bands
+
+    def properties(self) -> dict[str, Allele]:
+        reports = self.build.kernels
+        found: dict[str, Allele] = {
+            "binary": self.build.content,
+            "registers": max(report.registers for report in reports),
+            "spill_bytes": max(report.spill_bytes for report in reports),
+            "shared_bytes": max(r.static_shared_bytes + r.shared_bytes for r in reports),
+            "threads": max(report.threads for report in reports),
+        }
+        for name in ("wgmma", "tma", "tcgen05", "mma"):
+            count = sum(report.instructions.get(name, 0) for report in reports)
+            if count:
+                found[name] = count
+        return found
+
+
+class LtLaunchable(Launchable):
+    """An algorithm of cuBLASLt, as a contender among compiled kernels.
+
+    Args:
+        matmul: Descriptors of the job; shared by all algorithms of it.
+        algorithm: The library's form of an attribute row.
+        job: Whose tensors.
+        stream: Where it is launched.
+        scratch: The device's scratch memory.
+    """
+
+    def __init__(
+        self, matmul: Matmul, algorithm: Algorithm, job: BoundJob, stream: Any,
+        scratch: ScratchMemory,
+    ) -> None:  # fmt: skip
+        self._matmul, self._algorithm = matmul, algorithm
+        self._stream, self._roles = stream, _Roles(job)
+        aliased = bool(algorithm.row[10]) and self._roles.residual is not None
+        self.aliases = {self._roles.out: str(self._roles.residual)} if aliased else {}
+        self._granted = algorithm.row[9]
+        self._placed = scratch.place_bytes(self._granted)
+
+    def call(self, buffers: TensorSet) -> Call:
+        """Return a launch on a set."""
+        found, roles = buffers.addresses(self.aliases), self._roles
+        out = found[roles.out]
+        third = found[roles.residual] if roles.residual is not None else out
+        addresses = (found[roles.a], found[roles.b], third, out)
+        workspace = self._placed.addresses[_WORKSPACE], self._granted
+        side = Side(bias=found[roles.bias]) if roles.bias is not None else None
+
+        def call() -> None:
+            if side is not None:
+                self._matmul.point(side)
+            self._matmul.launch(self._algorithm, addresses, workspace, self._stream.ptr)
+
+        return call
+
+    def guard(self) -> None:
+        self._placed.guard()
+
+    def bands(self) -> Any:
+        return self._placed.bands
+
+    def properties(self) -> dict[str, Allele]:
+        return self._algorithm.properties()
+
+
+_WORKSPACE = "workspace"
+
+
+class _Roles:
+    """Names of a matrix product's tensors."""
+
+    def __init__(self, job: BoundJob) -> None:
+        a, b, *rest = job.inputs
+        (out,) = job.outputs
+        self.a, self.b, self.out = a.name, b.name, out.name
+        found = {tensor.shape == out.shape: tensor.name for tensor in rest}
+        self.residual, self.bias = found.get(True), found.get(False)
+
+
+class TorchLaunchable(Launchable):
+    """The operator's reference in torch's eager mode and the tensors' own types: a baseline.
+
+    Its outputs are torch's own and are not judged: they are what the user has today.
+
+    Args:
+        oracle: Of the job, over torch.
+        stream: Where it is captured and replayed.
+
+    Raises:
+        LaunchRefusedError: The reference does not run on the tensors' own types.
+    """
+
+    checked = False
+
+    def __init__(self, oracle: Oracle, stream: Any) -> None:
+        self.aliases: dict[str, str] = {}
+        if oracle.torch is None:
+            raise LaunchRefusedError("the reference is not written for torch")
+        self._oracle: Oracle = oracle
+        self._torch: Any = oracle.torch
+        self._stream = self._torch.cuda.ExternalStream(stream.ptr)
+        self._pools: list[Any] = []
+
+    def call(self, buffers: TensorSet) -> Call:
+        """Return a call of the reference on torch tensors over the set's memory."""
+        arguments = self._oracle.natives(buffers)
+        run, torch = self._oracle.run, self._torch
+
+        def call() -> None:
+            with torch.no_grad(), torch.cuda.stream(self._stream):
+                run(*arguments)
+
+        return call
+
+    @contextlib.contextmanager
+    def capturing(self) -> Iterator[None]:
+        """Route torch's allocations during a capture to a pool of its own."""
+        pool = self._torch.cuda.MemPool()
+        self._pools.append(pool)  # the graph writes there for as long as it lives
+        with self._torch.cuda.use_mem_pool(pool):
+            yield

@@ -1,0 +1,92 @@
+"""What session, compile processes and device worker say to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kernelarc.genomes import Genome, LtRow, Operator, Workload
+from kernelarc.genomes.kernels import Build, DeviceLimits, KernelRoute
+
+FIRST_HEURISTIC, TORCH_EAGER = "first heuristic", "torch eager"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTask:
+    """A workload as the worker needs it.
+
+    Attributes:
+        in_place: Whether an output may be written into the buffer of an input.
+        cache: ``"cold"`` or ``"warm"``.
+        deterministic: Whether two runs must agree bit for bit.
+    """
+
+    operator: Operator
+    workload: Workload
+    in_place: bool = False
+    cache: str = "cold"
+    deterministic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlanContender:
+    """Compiled kernels to be judged."""
+
+    build: Build
+
+
+@dataclass(frozen=True, slots=True)
+class LtContender:
+    """An attribute row of cuBLASLt to be judged."""
+
+    row: LtRow
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineContender:
+    """What the user would run: ``FIRST_HEURISTIC`` or ``TORCH_EAGER``."""
+
+    name: str
+
+
+Contender: TypeAlias = PlanContender | LtContender | BaselineContender
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceReply:
+    """What the device is: limits for spaces, and which baselines it can run by workload."""
+
+    limits: DeviceLimits
+    baselines: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """One genome to be built. The route travels once; later requests name its number."""
+
+    ticket: int
+    route: int
+    workload: Workload
+    genome: Genome
+    arch: str
+    new_route: KernelRoute | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildReply:
+    """What came of a request: a build, or a failure class with one line.
+
+    Attributes:
+        seconds: What it cost.
+        leaving: The process has grown and ends after this.
+        unusable: The route itself could not be loaded: no genome of it will ever be built.
+    """
+
+    ticket: int
+    build: Build | None = None
+    failure: str | None = None
+    message: str = ""
+    seconds: float = 0.0
+    leaving: bool = False
+    unusable: bool = False

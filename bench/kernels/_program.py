@@ -1,0 +1,252 @@
+"""Loading binaries and launching plans through the driver's own interface."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kernelarc.bench.kernels._tensor_map import encoded
+from kernelarc.genomes.kernels import (
+    SCALAR_TYPES,
+    Argument,
+    Build,
+    Clear,
+    InputArgument,
+    Launch,
+    ScalarArgument,
+    ScratchArgument,
+    TensorArgument,
+    TensorMap,
+)
+
+Call = Callable[[], None]
+_MOST_MODULES = 64
+_PLAIN_SHARED = 48 << 10
+_MAP_ALIGNMENT = 64
+
+
+class LaunchRefusedError(Exception):
+    """The driver refuses to load or launch; the context is whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addresses:
+    """Where things lie for one call.
+
+    Attributes:
+        tensors: Address by tensor name.
+        scratch: Address by scratch name.
+        scalars: Values of Python-scalar inputs.
+        maps: Allocates device memory for tensor maps that a kernel reads from there; takes the
+            bytes and returns their address.
+    """
+
+    tensors: Mapping[str, int]
+    scratch: Mapping[str, int]
+    scalars: Mapping[str, float | int | bool]
+    maps: Callable[[bytes], int]
+
+
+class Loader:
+    """Loads cubins and keeps the newest.
+
+    Args:
+        driver: The module ``cuda.bindings.driver``.
+    """
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+        self._modules: OrderedDict[str, Any] = OrderedDict()
+
+    def function(self, launch: Launch, binaries: Mapping[str, bytes]) -> Any:
+        """Return a kernel, ready to be launched as the launch says.
+
+        Raises:
+            LaunchRefusedError: The driver refuses the binary, or what it is to be launched with.
+        """
+        driver = self.driver
+        module = self._module(launch.binary, binaries[launch.binary])
+        found = self._checked(
+            driver.cuModuleGetFunction(module, launch.symbol.encode()), launch.symbol
+        )
+        attributes = driver.CUfunction_attribute
+        if launch.shared_bytes > _PLAIN_SHARED:
+            name = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self._set(found, name, launch.shared_bytes, launch.symbol)
+        if launch.attributes.carveout is not None:
+            name = attributes.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+            self._set(found, name, launch.attributes.carveout, launch.symbol)
+        if launch.attributes.wide_cluster:
+            name = attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+            self._set(found, name, 1, launch.symbol)
+        return found
+
+    def _set(self, function: Any, attribute: Any, value: int, symbol: str) -> None:
+        self._checked(self.driver.cuFuncSetAttribute(function, attribute, value), symbol)
+
+    def _module(self, name: str, content: bytes) -> Any:
+        if name not in self._modules:
+            self._modules[name] = self._checked(self.driver.cuModuleLoadData(content), name)
+            while len(self._modules) > _MOST_MODULES:
+                _, old = self._modules.popitem(last=False)
+                self.driver.cuModuleUnload(old)
+        self._modules.move_to_end(name)
+        return self._modules[name]
+
+    @staticmethod
+    def _checked(answer: tuple[Any, ...], what: str) -> Any:
+        if int(answer[0]) != 0:
+            raise LaunchRefusedError(f"{what}: {getattr(answer[0], 'name', answer[0])}")
+        return answer[1] if len(answer) > 1 else None
+
+
+class Program:
+    """A build that is loaded.
+
+    Args:
+        loader: Holds its binaries.
+        build: What is launched.
+        stream: A stream with a ``ptr``.
+
+    Raises:
+        LaunchRefusedError: The driver refuses a binary.
+    """
+
+    def __init__(self, loader: Loader, build: Build, stream: Any) -> None:
+        self._loader, self._build = loader, build
+        self._stream = loader.driver.CUstream(stream.ptr)
+        self._functions = [loader.function(step, build.binaries) for step in build.plan.launches]
+
+    def bound(self, addresses: Addresses) -> Call:
+        """Return what launches all steps on a stream with these addresses.
+
+        The call raises ``LaunchRefusedError`` where the driver refuses a launch.
+        """
+        functions = iter(self._functions)
+        steps = [
+            self._clear(step, addresses)
+            if isinstance(step, Clear)
+            else _Bound(self._loader.driver, self._stream, next(functions), step, addresses)
+            for step in self._build.plan.steps
+        ]
+
+        def call() -> None:
+            for step in steps:
+                step()
+
+        return call
+
+    def _clear(self, step: Clear, addresses: Addresses) -> Call:
+        driver, stream = self._loader.driver, self._stream
+        address = _address(step.target, addresses)
+
+        def call() -> None:
+            Loader._checked(driver.cuMemsetD8Async(address, 0, step.nbytes, stream), "clear")
+
+        return call
+
+
+class _Bound:
+    """One launch with its parameters packed; they stay alive as long as it does."""
+
+    def __init__(
+        self, driver: Any, stream: Any, function: Any, launch: Launch, addresses: Addresses
+    ) -> None:
+        self._driver, self._stream, self._function = driver, stream, function
+        self._launch = launch
+        self._held = [_packed(driver, argument, addresses) for argument in launch.arguments]
+        places = [place for _, place in self._held]
+        self._pointers = (ctypes.c_void_p * max(len(places), 1))(*places)
+        self._parameters = ctypes.addressof(self._pointers)
+        self._extended = _configuration(driver, stream, launch)
+
+    def __call__(self) -> None:
+        if self._extended is not None:
+            answer = self._driver.cuLaunchKernelEx(
+                self._extended, self._function, self._parameters, 0
+            )
+        else:
+            launch = self._launch
+            answer = self._driver.cuLaunchKernel(
+                self._function,
+                *launch.grid,
+                *launch.block,
+                launch.shared_bytes,
+                self._stream,
+                self._parameters,
+                0,
+            )
+        if int(answer[0]) != 0:
+            raise LaunchRefusedError(
+                f"{self._launch.symbol}: {getattr(answer[0], 'name', answer[0])}"
+            )
+
+
+def _configuration(driver: Any, stream: Any, launch: Launch) -> Any:
+    """Return the extended configuration, or None where a plain launch does."""
+    chosen = []
+    kinds = driver.CUlaunchAttributeID
+    if launch.cluster != (1, 1, 1):
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = kinds.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        dims = attribute.value.clusterDim
+        dims.x, dims.y, dims.z = launch.cluster
+        chosen.append(attribute)
+    if launch.attributes.overlap:
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = kinds.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.value.programmaticStreamSerializationAllowed = 1
+        chosen.append(attribute)
+    if launch.attributes.cooperative:
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = kinds.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        attribute.value.cooperative = 1
+        chosen.append(attribute)
+    if not chosen:
+        return None
+    found = driver.CUlaunchConfig()
+    found.gridDimX, found.gridDimY, found.gridDimZ = launch.grid
+    found.blockDimX, found.blockDimY, found.blockDimZ = launch.block
+    found.sharedMemBytes, found.hStream = launch.shared_bytes, stream
+    found.attrs, found.numAttrs = chosen, len(chosen)
+    return found
+
+
+# Parameters
+
+
+def _address(argument: TensorArgument | ScratchArgument, addresses: Addresses) -> int:
+    where = addresses.tensors if isinstance(argument, TensorArgument) else addresses.scratch
+    base = where.get(argument.name, 0)
+    return base + argument.offset_bytes if base else 0
+
+
+def _packed(driver: Any, argument: Argument, addresses: Addresses) -> tuple[Any, int]:
+    """Return a parameter's memory, kept alive by the first, and its address."""
+    if isinstance(argument, TensorMap):
+        content = encoded(driver, argument, _address(argument.source, addresses))
+        if argument.in_memory:
+            return _cell(struct.pack("<Q", addresses.maps(content)))
+        return _cell(content, _MAP_ALIGNMENT)
+    if isinstance(argument, ScalarArgument):
+        return _cell(_number(argument.kind, argument.value))
+    if isinstance(argument, InputArgument):
+        return _cell(_number(argument.kind, addresses.scalars[argument.name]))
+    return _cell(struct.pack("<Q", _address(argument, addresses)))
+
+
+def _number(kind: str, value: float | int | bool) -> bytes:
+    letter = SCALAR_TYPES[kind]
+    return struct.pack(letter, float(value) if kind.startswith("f") else int(value))
+
+
+def _cell(content: bytes, alignment: int = 8) -> tuple[Any, int]:
+    held = ctypes.create_string_buffer(len(content) + alignment)
+    start = ctypes.addressof(held)
+    place = start + (-start) % alignment
+    ctypes.memmove(place, content, len(content))
+    return held, place

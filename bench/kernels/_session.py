@@ -1,0 +1,519 @@
+"""The session on ``cuda:N`` for compiled kernels, with cuBLASLt beside them where it applies.
+
+A candidate goes through the compile pool to the device worker; one of cuBLASLt goes to the worker
+at once. Both are judged by one bench in one context.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import time
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernelarc.bench._lock import DeviceLock
+from kernelarc.bench._session import Session
+from kernelarc.bench._statistics import measurement_of
+from kernelarc.bench.cuda._protocol import (
+    ContestReply,
+    DomainReply,
+    Outcome,
+    WorkerGoneError,
+)
+from kernelarc.bench.cuda._session import reason_of, row_of
+from kernelarc.bench.kernels._compile_pool import CompilePool, Order
+from kernelarc.bench.kernels._line import CONTEST_S, DeviceLine, Flight, LostQuestionError
+from kernelarc.bench.kernels._messages import (
+    FIRST_HEURISTIC,
+    BaselineContender,
+    BuildReply,
+    Contender,
+    DeviceReply,
+    KernelTask,
+    LtContender,
+    PlanContender,
+)
+from kernelarc.bench.kernels._outlook import Outlook
+from kernelarc.bench.kernels._shelf import BuildShelf
+from kernelarc.genomes import (
+    LT_ROUTE,
+    Candidate,
+    Contest,
+    CublasLtSpace,
+    Environment,
+    Evaluation,
+    Genome,
+    InputError,
+    LtRow,
+    Problem,
+    Proposal,
+    Space,
+    Status,
+    Workload,
+    axis_values,
+    matmul_job,
+)
+from kernelarc.genomes.kernels import Build, KernelRoute
+
+_AHEAD = 3
+_MOST_BUILDS = 512
+_HEURISTICS = 12
+_PAUSE_S = 5.0
+
+
+class KernelSession(Session):
+    """An open device with one problem and the routes that serve it.
+
+    Args:
+        name: The device's name.
+        ordinal: Its number.
+        problem: What is evaluated.
+        routes: At least one that can be built here.
+        seed: Root of the streams that fill inputs.
+        lock: The device's, held; released by ``close``.
+        artefacts: Where builds are kept.
+        processes: Compile processes; one a core if None.
+        library: Whether cuBLASLt takes part where the job is a matrix product.
+
+    Raises:
+        InputError: A workload cannot run here, or a route cannot be sent to other processes.
+        MissingPartError: Driver, device or library is missing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ordinal: int,
+        problem: Problem,
+        routes: Sequence[KernelRoute],
+        *,
+        seed: int,
+        lock: DeviceLock,
+        artefacts: Path,
+        processes: int | None = None,
+        library: bool = True,
+    ) -> None:
+        self.device, self.deterministic, self.problem = name, False, problem
+        self._seed, self._lock = seed, lock
+        self._routes = {route.name: route for route in routes}
+        self._places = {w.fingerprint: i for i, w in enumerate(problem.workloads)}
+        self._tasks = [_task(problem, workload) for workload in problem.workloads]
+        self._products = [library and _is_product(problem, w) for w in problem.workloads]
+        self._line = DeviceLine(name, ordinal, self._tasks, seed)
+        self._pool: CompilePool | None = None
+        try:
+            self._reply: DeviceReply = self._line.ask("describe")
+            self.environment = self._environment()
+            cores = processes or len(os.sched_getaffinity(0))
+            arch, shelf = self._reply.limits.arch, BuildShelf(artefacts)
+            self._pool = CompilePool(list(routes), arch, shelf, processes=cores)
+        except BaseException:
+            self._line.close()
+            raise
+        self.window, self.lag = max(16, 2 * cores), 1
+        self._spaces: dict[int, dict[str, Space]] = {}
+        self._domains: dict[int, tuple[DomainReply, CublasLtSpace]] = {}
+        self._waiting: dict[int, tuple[Candidate, float | None]] = {}
+        self._ready: deque[Flight] = deque()
+        self._arrived: deque[Evaluation] = deque()
+        self._followers: dict[tuple[int, str], list[Candidate]] = {}
+        self._known: dict[tuple[int, str], Evaluation] = {}
+        self._builds: OrderedDict[tuple[int, str], Build] = OrderedDict()
+        self._costs: dict[int, float] = {}
+        self._outlooks = [Outlook() for _ in problem.workloads]
+        self._tickets, self._contests, self._opened = 0, 0, time.monotonic()
+
+    def _environment(self) -> Environment:
+        """Return the worker's environment with what the routes are built by."""
+        found: Environment = self._line.ask("environment")
+        built = {
+            f"{route.name}.{part}": text
+            for route in self._routes.values()
+            for part, text in route.identity().items()
+        }
+        return Environment(identity={**found.identity, **built}, observations=found.observations)
+
+    # Spaces and legality
+
+    def _place(self, workload: Workload) -> int:
+        place = self._places.get(workload.fingerprint)
+        if place is None:
+            raise InputError(f"workload {workload.label!r} is not one of the problem that is open")
+        return place
+
+    def spaces(self, workload: Workload) -> Mapping[str, Space]:
+        """Return the spaces of all routes that serve the workload."""
+        place = self._place(workload)
+        if place not in self._spaces:
+            limits = self._reply.limits
+            found = {
+                name: route.space(workload, limits)
+                for name, route in self._routes.items()
+                if route.unsuited(workload) is None
+            }
+            if self._products[place]:
+                found[LT_ROUTE] = self._domain(place)[1].space
+            if not found:
+                reasons = {n: r.unsuited(workload) for n, r in self._routes.items()}
+                raise InputError(f"workload {workload.label!r} is served by no route: {reasons}")
+            self._spaces[place] = found
+        return self._spaces[place]
+
+    def _domain(self, place: int) -> tuple[DomainReply, CublasLtSpace]:
+        if place not in self._domains:
+            reply: DomainReply = self._line.ask("domain", workload=place)
+            self._domains[place] = reply, CublasLtSpace(reply.domain)
+        return self._domains[place]
+
+    def seeds(self, workload: Workload) -> tuple[Proposal, ...]:
+        """Return the routes' own first genomes, then the library's best heuristics."""
+        place, spaces = self._place(workload), self.spaces(workload)
+        found: list[Proposal] = []
+        for name, route in self._routes.items():
+            if name in spaces:
+                found += route.seeds(workload, self._reply.limits)
+        if self._products[place]:
+            reply, lt = self._domain(place)
+            rows = ((name, lt.genome(row)) for name, row in reply.seeds[:_HEURISTICS])
+            found += [Proposal(genome=g, mutation=name) for name, g in rows if g is not None]
+        return tuple(found)
+
+    def check(self, workload: Workload, genomes: Sequence[Genome]) -> list[str | None]:
+        """Ask the spaces, and the library about its own in one message."""
+        spaces = self.spaces(workload)
+        reasons: list[str | None] = []
+        rows: list[tuple[int, LtRow]] = []
+        for i, genome in enumerate(genomes):
+            if genome.route == LT_ROUTE and LT_ROUTE in spaces:
+                row, reason = row_of(self._domain(self._place(workload))[1], genome)
+                if row is not None and reason is None:
+                    rows.append((i, row))
+            elif genome.route in spaces:
+                reason = spaces[genome.route].violation(genome)
+            else:
+                reason = f"route {genome.route!r} is not one of this device's for this problem"
+            reasons.append(reason)
+        if rows:
+            asked = np.array([row for _, row in rows], dtype=np.int64)
+            status, _ = self._line.ask("check", workload=self._place(workload), rows=asked)
+            for (i, _), code in zip(rows, status.tolist(), strict=True):
+                reasons[i] = reason_of(code)
+        return reasons
+
+    # Evaluating
+
+    def submit(self, candidates: Sequence[Candidate], *, limit: Mapping[str, float]) -> None:
+        """Queue candidates for compiling, those of the library for the device."""
+        for candidate in candidates:
+            place, bound = self._places[candidate.workload], limit.get(candidate.workload)
+            if candidate.genome.route == LT_ROUTE:
+                row = self._domain(place)[1].row(candidate.genome)
+                self._ready.append(Flight(candidate, place, LtContender(row), bound))
+                continue
+            self._tickets += 1
+            self._waiting[self._tickets] = candidate, bound
+            self._order(self._tickets, place, candidate.genome)
+        self._feed()
+
+    def _order(self, ticket: int, place: int, genome: Genome) -> None:
+        assert self._pool is not None
+        value = self._outlooks[place].value(genome)
+        order = Order(
+            ticket=ticket,
+            route=genome.route,
+            workload=self.problem.workloads[place],
+            genome=genome,
+            value=value,
+        )
+        self._pool.submit(order)
+
+    def collect(self) -> Iterator[Evaluation]:
+        """Yield evaluations as they finish."""
+        while self._arrived or self._open():
+            if self._arrived:
+                yield self._arrived.popleft()
+            else:
+                self._turn()
+
+    def _open(self) -> bool:
+        return bool(self._waiting or self._ready or self._line.flying or self._line.arrived)
+
+    def _turn(self) -> None:
+        """Wait until something has happened, and take it in."""
+        self._feed()
+        self._wait()
+        assert self._pool is not None
+        for reply in self._pool.harvest():
+            self._built(reply)
+        self._line.harvest()
+        self._land()
+        self._feed()
+
+    def _wait(self) -> None:
+        assert self._pool is not None
+        if self._line.arrived or self._pool.ready():
+            return
+        sources = self._pool.filenos()
+        if self._line.flying:
+            sources.append(self._line.fileno())
+        until = [t for t in (self._pool.deadline(), self._line.deadline()) if t is not None]
+        left = min([_PAUSE_S, *(t - time.monotonic() + 0.01 for t in until)])
+        if sources and left > 0:
+            select.select(sources, [], [], left)
+
+    def _feed(self) -> None:
+        while self._ready and len(self._line.flying) < _AHEAD:
+            self._line.put(self._ready.popleft())
+
+    def _built(self, reply: BuildReply) -> None:
+        """Send a build on its way; judge it first by its report, and by what is known of it."""
+        if reply.ticket not in self._waiting:
+            return
+        candidate, bound = self._waiting.pop(reply.ticket)
+        place = self._places[candidate.workload]
+        self._costs[candidate.number] = reply.seconds
+        build = reply.build
+        if build is None:
+            self._fail(candidate, Status.COMPILE_ERROR, reply.failure or "?", reply.message)
+            return
+        fault = self._routes[candidate.genome.route].fault(build, self._reply.limits)
+        if fault is not None:
+            self._fail(candidate, Status.COMPILE_ERROR, *fault)
+            return
+        self._keep(place, candidate.genome, build)
+        key = place, build.content
+        if key in self._known:
+            self._arrive(self._same(candidate, self._known[key]))
+        elif key in self._followers:
+            self._followers[key].append(candidate)
+        else:
+            self._followers[key] = []
+            self._ready.append(Flight(candidate, place, PlanContender(build), bound))
+
+    def _keep(self, place: int, genome: Genome, build: Build) -> None:
+        self._builds[place, genome.fingerprint] = build
+        while len(self._builds) > _MOST_BUILDS:
+            self._builds.popitem(last=False)
+
+    def _fail(self, candidate: Candidate, status: Status, failure: str, message: str) -> None:
+        self._arrive(
+            Evaluation(
+                candidate=candidate,
+                status=status,
+                failure=failure,
+                message=message,
+                cost_s=self._costs.pop(candidate.number, 0.0),
+            )
+        )
+
+    def _arrive(self, evaluation: Evaluation) -> None:
+        self._outlooks[self._places[evaluation.candidate.workload]].learn(evaluation)
+        self._arrived.append(evaluation)
+
+    def _land(self) -> None:
+        """Turn what came from the worker into evaluations, equal binaries with it."""
+        while self._line.arrived:
+            flight, outcome = self._line.arrived.popleft()
+            evaluation = self._evaluation(flight, outcome)
+            self._arrive(evaluation)
+            if isinstance(flight.contender, PlanContender):
+                key = flight.workload, flight.contender.build.content
+                if evaluation.status in {Status.OK, Status.WRONG_RESULT}:
+                    self._known[key] = evaluation
+                for candidate in self._followers.pop(key, []):
+                    self._arrive(self._same(candidate, evaluation))
+
+    def _same(self, candidate: Candidate, known: Evaluation) -> Evaluation:
+        """Return a candidate's evaluation by that of an equal binary."""
+        return Evaluation(
+            candidate=candidate,
+            status=known.status,
+            measurement=known.measurement,
+            failure=known.failure,
+            message=known.message,
+            cost_s=self._costs.pop(candidate.number, 0.0),
+            properties={**known.properties, "same_as": known.candidate.genome.fingerprint},
+        )
+
+    def _evaluation(self, flight: Flight, outcome: Outcome) -> Evaluation:
+        candidate, measured = flight.candidate, None
+        seen = dict(outcome.properties)
+        if outcome.status is Status.OK:
+            measured = measurement_of(
+                outcome.samples,
+                censored=outcome.censored,
+                cache=self._tasks[flight.workload].cache,
+                launches=outcome.launches,
+            )
+            if isinstance(flight.contender, LtContender):
+                first = self._domain(flight.workload)[0].baseline
+                if flight.contender.row == first:
+                    seen["baseline"] = FIRST_HEURISTIC
+        return Evaluation(
+            candidate=candidate,
+            status=outcome.status,
+            measurement=measured,
+            failure=outcome.failure,
+            message=outcome.message,
+            cost_s=outcome.cost_s + self._costs.pop(candidate.number, 0.0),
+            properties=seen,
+        )
+
+    # Contests
+
+    def contest(
+        self, workload: Workload, genomes: Sequence[Genome], *, rounds: int, baseline: bool = False
+    ) -> Contest:
+        """Time contenders of any route interleaved in the problem's cache state."""
+        place = self._place(workload)
+        names = [genome.fingerprint for genome in genomes]
+        contenders, failures = self._contenders(place, genomes)
+        if baseline and (name := self.baseline_name(workload)) is not None:
+            names.append(f"baseline:{name}")
+            contenders[len(genomes)] = BaselineContender(name)
+        order = sorted(contenders)
+        answer = self._contested(place, [contenders[i] for i in order], rounds)
+        if answer is None:
+            failures = dict.fromkeys(range(len(names)), "worker died")
+            columns: dict[int, int] = {}
+        else:
+            columns = {column: i for i, column in enumerate(order)}
+            failures |= {order[i]: failure for i, failure in answer.failures.items()}
+        samples = tuple(
+            tuple(
+                answer.samples[turn][columns[i]] if answer and i in columns else math.nan
+                for i in range(len(names))
+            )
+            for turn in range(rounds)
+        )
+        return Contest(
+            names=tuple(names),
+            samples=samples,
+            failures={names[i]: failure for i, failure in failures.items()},
+        )
+
+    def _contenders(
+        self, place: int, genomes: Sequence[Genome]
+    ) -> tuple[dict[int, Contender], dict[int, str]]:
+        """Return contenders by column, and failure classes of those that cannot be built."""
+        made: dict[int, Contender] = {}
+        failures: dict[int, str] = {}
+        for i, genome in enumerate(genomes):
+            if genome.route == LT_ROUTE:
+                made[i] = LtContender(self._domain(place)[1].row(genome))
+                continue
+            build = self.build(place, genome)
+            if isinstance(build, str):
+                failures[i] = build
+            else:
+                made[i] = PlanContender(build)
+        return made, failures
+
+    def build(self, place: int, genome: Genome) -> Build | str:
+        """Return a genome's build, made anew where it is not at hand, or the failure class."""
+        known = self._builds.get((place, genome.fingerprint))
+        if known is not None:
+            return known
+        assert self._pool is not None
+        self._tickets += 1
+        ticket = self._tickets
+        pool, workload = self._pool, self.problem.workloads[place]
+        pool.submit(
+            Order(
+                ticket=ticket,
+                route=genome.route,
+                workload=workload,
+                genome=genome,
+                value=-math.inf,
+            )
+        )
+        while True:
+            for reply in pool.harvest():
+                if reply.ticket != ticket:
+                    self._built(reply)
+                elif reply.build is None:
+                    return reply.failure or "compile error"
+                else:
+                    self._keep(place, genome, reply.build)
+                    return reply.build
+            select.select(pool.filenos(), [], [], 0.2)
+
+    def _contested(
+        self, place: int, contenders: Sequence[Contender], rounds: int
+    ) -> ContestReply | None:
+        self._contests += 1
+        arguments: dict[str, Any] = {
+            "workload": place,
+            "contenders": list(contenders),
+            "rounds": rounds,
+            "cache": self._tasks[place].cache,
+            "seed": self._seed + self._contests,
+        }
+        while True:
+            try:
+                answer: ContestReply = self._line.ask_once("contest", CONTEST_S, arguments)
+            except LostQuestionError:
+                continue
+            except (WorkerGoneError, TimeoutError):
+                self._line.blame()
+                return None
+            return answer
+
+    def baseline_name(self, workload: Workload) -> str | None:
+        """Name the library's first heuristic, or torch's eager mode where the reference is its."""
+        place = self._place(workload)
+        name = self._reply.baselines.get(place)
+        if name == FIRST_HEURISTIC and self._products[place]:
+            return name if self._domain(place)[0].baseline is not None else None
+        return name
+
+    def observe(self) -> Mapping[str, str]:
+        """Return clocks, power, temperature, foreign processes, and how busy everybody was."""
+        observed: Mapping[str, str] = self._line.ask("observe")
+        assert self._pool is not None
+        wall = max(time.monotonic() - self._opened, 1e-9)
+        return {
+            **observed,
+            "compile_processes_busy": f"{self._pool.busy_share():.2f}",
+            "device_worker_busy": f"{self._line.busy_s / wall:.2f}",
+        }
+
+    def roofline(self) -> Mapping[str, float]:
+        """Measure copy bandwidth and matrix rate; takes about half a second."""
+        measured: Mapping[str, float] = self._line.ask("roofline")
+        return measured
+
+    def close(self) -> None:
+        """End compilers and workers and release the lock."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+        self._line.close()
+        self._lock.release()
+
+
+def _task(problem: Problem, workload: Workload) -> KernelTask:
+    cache = workload.options.get("cache", "cold")
+    if cache not in {"cold", "warm"}:
+        raise InputError(f"option cache is cold or warm, not {cache!r}")
+    return KernelTask(
+        operator=problem.operator,
+        workload=workload,
+        in_place=bool(workload.options.get("in_place", False)),
+        cache=str(cache),
+        deterministic=bool(workload.options.get("deterministic", False)),
+    )
+
+
+def _is_product(problem: Problem, workload: Workload) -> bool:
+    try:
+        job = matmul_job(problem.operator, workload, axis_values(problem.operator, workload))
+    except InputError:
+        return False
+    return job is not None and not job.scaled

@@ -1,0 +1,74 @@
+"""Routes whose builds do what compilers do at their worst; importable by compile processes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+
+from kernelarc.genomes import Choice, Genome, Operator, Space, Workload
+from kernelarc.genomes.kernels import (
+    Build,
+    BuildError,
+    DeviceLimits,
+    KernelReport,
+    KernelRoute,
+    Launch,
+    LaunchPlan,
+    TensorArgument,
+    code_hash,
+)
+
+WAYS = ("good", "twin", "refuses", "aborts", "hangs", "eats memory", "raises")
+
+
+class PlantedRoute(KernelRoute):
+    """The allele of ``way`` says what building does."""
+
+    name = "planted"
+
+    def __init__(self, operator: Operator, *, version: str = "1") -> None:
+        self.operator, self._version = operator, version
+
+    def space(self, workload: Workload, device: DeviceLimits) -> Space:
+        """Return every way."""
+        return Space(self.name, [Choice(name="way", options=WAYS)])
+
+    def identity(self) -> Mapping[str, str]:
+        """Return a version that tests choose."""
+        return {"version": self._version}
+
+    def build(self, workload: Workload, genome: Genome, arch: str) -> Build:
+        """Do what the genome says."""
+        way = genome["way"]
+        if way == "refuses":
+            raise BuildError("error: too wide\nsecond line")
+        if way == "raises":
+            raise KeyError("a compiler's own bug")
+        if way == "aborts":
+            os.abort()
+        if way == "hangs":
+            time.sleep(600)
+        if way == "eats memory":
+            held = []
+            while True:
+                held.append(bytearray(64 << 20))
+        return plain_build(arch)
+
+
+def plain_build(arch: str, *, content: bytes = b"machine code") -> Build:
+    """Return a build of one launch over bytes that no machine runs."""
+    name = code_hash(content)
+    launch = Launch(
+        binary=name,
+        symbol="kernel",
+        grid=(1, 1, 1),
+        block=(128, 1, 1),
+        arguments=(TensorArgument("c"),),
+    )
+    return Build(
+        plan=LaunchPlan(steps=(launch,)),
+        binaries={name: content},
+        kernels=(KernelReport(symbol="kernel", registers=32, threads=128),),
+        arch=arch,
+    )
