@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -13,6 +14,8 @@ from kernelarc.cli._program import program
 
 DEFECT = 70
 INTERRUPTED = 3
+# What only the path that a user named can cause, wherever it is first touched.
+_USERS_PATH = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -44,6 +47,8 @@ def _own_error(error: Exception) -> int:
     code = getattr(error, "exit_code", None)
     if isinstance(code, int):
         return _complain(str(error), code)
+    if isinstance(error, OSError) and error.errno in _USERS_PATH and error.filename is not None:
+        return _complain(f"{os.fsdecode(error.filename)}: {error.strerror}", 2)
     traceback.print_exc()
     return _complain("this is a defect of kernelarc; the lines above say where", DEFECT)
 

@@ -36,8 +36,10 @@ def read_seed(path: Path) -> tuple[str | None, dict[str, Allele]]:
     Raises:
         InputError: The file is missing, not JSON, or not of this form.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError(f"seed genome {path}: is no regular file")  # it is read again on resume
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"seed genome {path}: {error.strerror or error}") from None
     except ValueError as error:

@@ -138,7 +138,7 @@ def result_of(reader: StoreReader, campaign: int | None, *, store: str) -> Campa
     counts = reader.counts(row.id)
     bests = [_best(best, row) for best in reader.bests(row.id)]
     scores = [best.score for best in bests]
-    remark = score_remark(row, scores)
+    said = (row.environment.observations.get("note"), score_remark(row, scores))
     whole = len(bests) == len(row.spec.problem.workloads)
     return CampaignResult(
         campaign_id=row.id,
@@ -148,7 +148,7 @@ def result_of(reader: StoreReader, campaign: int | None, *, store: str) -> Campa
         bests=bests,
         seconds=round(sum(float(e.payload.get("process_seconds", 0)) for e in events), 3),
         store=store_name(store),
-        remarks=(*_remarks(counts, bests, reason), *([remark] if remark else [])),
+        remarks=(*_remarks(counts, bests, reason), *filter(None, said)),
         score=mean_score(scores) if whole else None,
     )
 

@@ -24,9 +24,11 @@ def _refuse(key: str, value: object, wanted: str) -> InputError:
 
 
 def text(key: str, value: Any) -> str:
-    """Read a text that is not empty."""
+    """Read a text that is not empty and that a path could be."""
     if not isinstance(value, str) or not value:
         raise _refuse(key, value, "a text that is not empty")
+    if "\0" in value:
+        raise _refuse(key, value, "a text without null characters")
     return value
 
 
@@ -75,6 +77,8 @@ def unbounded_or(reader: Reader) -> Reader:
     """Make a reader that takes the word ``unbounded``, kept as None, besides what it is given."""
 
     def read(key: str, value: Any) -> Any:
+        if isinstance(value, str) and value != UNBOUNDED:
+            raise _refuse(key, value, f"a whole number or {UNBOUNDED!r}")
         return None if value is None or value == UNBOUNDED else reader(key, value)
 
     return read

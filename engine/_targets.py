@@ -187,6 +187,9 @@ def _recording(settings: CampaignSettings) -> Target:
             f"a recorded space answers on device 'replay' only, not on {settings.device!r}"
         )
     if settings.axes or settings.workloads or settings.options:
-        raise InputError(f"{settings.target}: a recorded space has its axes fixed; drop --set")
+        raise InputError(
+            f"{settings.target}: a recorded space brings its workload; "
+            f"drop --set, --workload and --option"
+        )
     device = ReplayDevice(Path(settings.target))
     return Target(device, device.problem)

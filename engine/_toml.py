@@ -27,8 +27,10 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _read_text(path: Path) -> str:
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError(f"{path}: is no regular file")
     try:
-        return path.read_bytes().decode()
+        return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from None
     except OSError as error:

@@ -87,6 +87,7 @@ class WorkerProcess:
         order_end.close()
         answer_end.close()
         self._awake = False
+        self._words = ""
         self.timing_wall_s = 0.0
 
     @property
@@ -105,7 +106,7 @@ class WorkerProcess:
         try:
             self._answer(_START_S)
         except WorkerLost as lost:
-            raise StoppedError(f"a worker cannot start: {self._last_words() or lost}") from None
+            raise StoppedError(f"a worker cannot start: {self._words or lost.message}") from None
         self._awake = True
 
     def prepare(self, prepare: Prepare) -> None:
@@ -172,6 +173,8 @@ class WorkerProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        if not self._said.closed:
+            self._words = self._last_words()
         for end in (self._orders, self._answers):
             end.close()
         self._said.close()

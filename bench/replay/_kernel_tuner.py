@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kernelarc.bench.replay._answers import Answer, Answers
 from kernelarc.bench.replay._domains import allele_of, gene_from_values
@@ -23,6 +23,8 @@ ROUTE = "recorded"
 _COSTS_MS = ("compile_time", "verification_time", "benchmark_time")
 _NEEDED = frozenset({"tune_params_keys", "tune_params", "objective"})
 _MILLISECOND_S = 1e-3
+_KINDS: Mapping[type, str] = {list: "a list of names", dict: "an object of gene: values"}
+_T = TypeVar("_T")
 
 
 class CacheReader:
@@ -56,6 +58,11 @@ class CacheReader:
         rows = self._space or self._rows()
         for key, row in self._pending:
             rows.add(key, row)
+        if rows.total and rows.total == rows.dropped:
+            raise InputError(
+                f"{self._path}: none of its {rows.total} rows gives every gene "
+                f"({', '.join(rows.names)}) a value of the gene's domain"
+            )
         if rows.notes and not rows.any_ok and rows.total:
             raise InputError(f"{self._path}: {rows.notes[-1]}, but no row has a time")
         operator, workload = job_of(
@@ -81,10 +88,10 @@ class CacheReader:
         return RecordedRoute(ROUTE, rows.genes, constraints, rows.answers, legality)
 
     def _rows(self) -> _Rows:
-        domains = self._header.get("tune_params")
-        domains = domains if isinstance(domains, dict) else {}
-        keys = self._header.get("tune_params_keys")
-        names = check_names(self._path, keys if isinstance(keys, list) else list(domains), domains)
+        domains = self._table("tune_params", dict)
+        names = check_names(
+            self._path, self._table("tune_params_keys", list) or list(domains), domains
+        )
         try:
             genes = tuple(
                 gene_from_values(name, _listed(domains[name]) if domains else self._seen(name))
@@ -93,6 +100,14 @@ class CacheReader:
         except InputError as error:
             raise InputError(f"{self._path}: {error}") from error
         return _Rows(genes, *lowered(self._header.get("objective")))
+
+    def _table(self, name: str, kind: type[_T]) -> _T:
+        value = self._header.get(name)
+        if value is None:
+            return kind()
+        if not isinstance(value, kind):
+            raise InputError(f"{self._path}: {name!r} must be {_KINDS[kind]}, not {value!r:.60}")
+        return value
 
     def _seen(self, name: str) -> list[object]:
         return [row[name] for _, row in self._pending if isinstance(row, dict) and name in row]

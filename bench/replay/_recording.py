@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -189,6 +189,9 @@ def _recording(path: Path, parsed: Parsed, walker: Walker, digest: str) -> Recor
         "rows": str(counts.rows),
         "failed": str(counts.failed),
     }
+    notes = (*parsed.notes, *_what_was_left_out(counts, unclosed=walker.unclosed))
+    if notes:
+        observed["note"] = f"{path.name}: {'; '.join(notes)}"
     return Recording(
         path=path,
         kind=parsed.kind,
@@ -202,7 +205,7 @@ def _recording(path: Path, parsed: Parsed, walker: Walker, digest: str) -> Recor
         unit=parsed.unit,
         counts=counts,
         unclosed=walker.unclosed,
-        notes=parsed.notes,
+        notes=notes,
         seeds=parsed.seeds,
         checked=parsed.checked,
         refused=parsed.refused,
@@ -224,6 +227,18 @@ def _counts(parsed: Parsed, torn: bool) -> RowCounts:
         dropped=parsed.dropped,
         torn=torn,
     )
+
+
+def _what_was_left_out(counts: RowCounts, *, unclosed: bool) -> Iterator[str]:
+    if unclosed or counts.torn:
+        yield f"the file lacks its end: its {counts.rows} whole rows are used"
+    if counts.dropped:
+        yield (
+            f"{counts.dropped} of {counts.rows} rows are not used: they do not give every gene "
+            f"a value of its domain"
+        )
+    if counts.contradictory:
+        yield f"{counts.contradictory} rows contradict an earlier one: the last one counts"
 
 
 def _space(path: Path, route: RecordedRoute) -> Space:

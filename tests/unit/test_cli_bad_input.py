@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import json
+import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -117,6 +118,80 @@ def test_a_file_that_is_no_space(
     space.write_bytes(content)
     assert_refused(run("run", space), 2, "space.json", *parts)
     assert [path.name for path in tmp_path.iterdir()] == ["space.json"]
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "parts"),
+    [
+        ("tune_params_keys", "tile", ("'tune_params_keys' must be a list",)),
+        ("tune_params", [4, 8], ("'tune_params' must be an object",)),
+        ("tune_params", {"tile": [5], "unroll": [1]}, ("none of its", "tile, unroll", "domain")),
+    ],
+)
+def test_a_space_whose_header_is_of_another_kind(
+    run: Run, small_space: Path, member: str, value: object, parts: tuple[str, ...]
+) -> None:
+    content = {**json.loads(small_space.read_text()), member: value}
+    small_space.write_text(json.dumps(content))
+    assert_refused(run("run", small_space), 2, "small.json", *parts)
+    assert [path.name for path in small_space.parent.iterdir()] == ["small.json"]
+
+
+def test_what_a_recording_left_out_is_said(run: Run, small_space: Path) -> None:
+    whole = small_space.read_text()
+    content = json.loads(whole)
+    content["cache"]["5,1"] = {"tile": 5, "unroll": 1, "time": 1.0}
+    small_space.write_text(json.dumps(content))
+    said = json.loads(run("run", small_space, "--budget", "3", "--json").out)["remarks"]
+    assert any("1 of" in remark and "rows are not used" in remark for remark in said), said
+    small_space.write_text(whole[: whole.rindex("{") + 9])
+    said = json.loads(run("run", small_space, "--budget", "3", "--json").out)["remarks"]
+    assert any("lacks its end" in remark for remark in said), said
+    small_space.write_text(whole)
+    said = json.loads(run("run", small_space, "--budget", "3", "--json").out)["remarks"]
+    assert not any("small.json" in remark for remark in said), said
+
+
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", f"{LONG}.json"],
+        ["run", f"{LONG}.toml"],
+        ["run", LONG],
+        ["run", "gemm", "--store", LONG],
+        ["run", "gemm", "--log", LONG],
+        ["run", "gemm", "--seed-genome", LONG],
+        ["status", LONG],
+        ["export", LONG, "--format", "json", "-o", "x"],
+        ["operators", LONG],
+    ],
+)
+def test_a_name_that_is_too_long_for_a_file(run: Run, tmp_path: Path, arguments: list[str]) -> None:
+    assert_refused(run(*arguments), 2, "xxx")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [["run", "pipe.toml"], ["run", "gemm", "--seed-genome", "pipe.toml"]]
+)
+def test_a_pipe_is_not_waited_for(run: Run, tmp_path: Path, arguments: list[str]) -> None:
+    os.mkfifo(tmp_path / "pipe.toml")
+    assert_refused(run(*arguments), 2, "pipe.toml", "no regular file")
+
+
+def test_a_campaign_file_may_begin_with_a_byte_order_mark(run: Run, small_space: Path) -> None:
+    text = 'target = "small.json"\nbudget = 3\n'
+    small_space.with_name("c.toml").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert run("run", "c.toml").code == 0
+
+
+def test_values_that_no_key_takes(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text('target = "gemm"\nstore = "a\\u0000b"\n')
+    assert_refused(run("run", "c.toml"), 2, "store", "null")
+    assert_refused(run("run", "gemm", "--retention", "many"), 2, "retention", "'unbounded'")
 
 
 def test_a_folder_as_space(run: Run, tmp_path: Path) -> None:
