@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kernelarc.genomes._axes import axis_values
+from kernelarc.genomes._blobs import (
+    TRACE_ROOT,
+    blob_roots,
+    check_blob,
+    find_blob,
+    open_blob,
+    stand_in,
+)
 from kernelarc.genomes._definitions import WHOLE, load_definition, whole_axis
 from kernelarc.genomes._errors import InputError, nearest
 from kernelarc.genomes._json_source import Node, parsed, plain, read_text
-from kernelarc.genomes._operators import Axis, Operator, Problem, Tolerance, Workload
+from kernelarc.genomes._operators import (
+    Axis,
+    Operator,
+    Problem,
+    TensorSpec,
+    Tolerance,
+    Workload,
+)
 
 DEFINITION, WORKLOADS = "definition.json", "workload.jsonl"
 FILLS = ("random", "scalar", "safetensors", "custom")
@@ -26,22 +42,34 @@ def load_problem(folder: str | Path) -> Problem:
     """
     folder = Path(folder)
     operator = load_definition(folder / DEFINITION)
-    return Problem(operator=operator, workloads=load_workloads(folder / WORKLOADS, operator))
+    workloads = load_workloads(folder / WORKLOADS, operator, blob_roots(folder))
+    return Problem(operator=operator, workloads=workloads)
 
 
-def load_workloads(path: str | Path, operator: Operator) -> tuple[Workload, ...]:
+def load_workloads(
+    path: str | Path, operator: Operator, roots: Sequence[Path] | None = None
+) -> tuple[Workload, ...]:
     """Read a ``workload.jsonl`` of an operator, one workload a line, empty lines aside.
+
+    Args:
+        path: The file.
+        operator: Whose workloads they are.
+        roots: Folders in which files of tensors are looked for; None looks for none.
 
     Raises:
         InputError: The file is missing or holds none, or a line is no workload of the operator;
-            the message says on which line, in which field, and what is allowed there.
+            the message says on which line, in which field, and what is allowed there. With
+            roots also where a file of tensors is missing that nothing can stand in for, or holds
+            something else than the operator's tensor.
     """
     path = Path(path)
     found = []
     # Not splitlines(): it also breaks at characters that JSON allows inside a text.
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
-            found.append(_workload(parsed(line, str(path), number), operator))
+            node = parsed(line, str(path), number)
+            workload = _workload(node, operator)
+            found.append(workload if roots is None else _placed(node, operator, workload, roots))
     if not found:
         raise InputError(f"{path} holds no workloads; one JSON object a line is needed")
     return tuple(found)
@@ -141,6 +169,37 @@ def _fill_kind(fields: Mapping[str, Node]) -> str:
     if "path" in fields and "tensor_key" in fields:
         return "safetensors"
     return "scalar" if "value" in fields else "random"
+
+
+# Files of tensors
+
+
+def _placed(node: Node, operator: Operator, workload: Workload, roots: Sequence[Path]) -> Workload:
+    """Say of each file where it was found; refuse what is missing and cannot be stood in for."""
+    fills = dict(workload.inputs)
+    axes = axis_values(operator, workload)
+    for spec in operator.inputs:
+        fill = fills.get(spec.name)
+        if fill is not None and fill["type"] == "safetensors":
+            place = node.need("inputs", "").need(spec.name, "")
+            found = find_blob(fill["path"], roots)
+            if found is not None:
+                _check(place, spec, found, axes)
+                fills[spec.name] = {**fill, "found_at": str(found)}
+            elif stand_in(operator, spec, axes) is None:
+                folders = ", ".join(str(root) for root in roots)
+                raise place.need("path", "").refused(
+                    f"names {fill['path']!r}, which is not there (looked in {folders}; "
+                    f"{TRACE_ROOT} names another folder), and the axes do not determine its values"
+                )
+    return replace(workload, inputs=fills)
+
+
+def _check(place: Node, spec: TensorSpec, found: Path, axes: Mapping[str, int]) -> None:
+    shape = tuple(axes[part] if part in axes else int(part) for part in spec.shape or ())
+    key = place.need("tensor_key", "")
+    blob = key.checked(lambda: open_blob(found, key.value))
+    place.need("path", "").checked(lambda: check_blob(blob, spec, shape))
 
 
 # Tolerance
