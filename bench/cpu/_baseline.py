@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
-from kernelarc.bench._reference import _by_name, _run_of
+from kernelarc.bench._reference import _by_name, reference_of
 from kernelarc.bench.cpu._references import Arrays
 from kernelarc.genomes import Operator, builtin_operators
 
@@ -91,7 +91,7 @@ def _scale(
 
 def _reference_form(operator: Operator) -> Form:
     """The operator's own reference, on the tensors' own types."""
-    run = _run_of(operator)
+    run = reference_of(operator)
 
     def form(given: Arrays, out: Arrays) -> None:
         answer = run(*(given.get(spec.name) for spec in operator.inputs))
