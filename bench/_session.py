@@ -140,6 +140,13 @@ class Session(ABC):
     def observe(self) -> Mapping[str, str]:
         """Return current observations: load, clocks, temperature, foreign processes."""
 
+    def idle_s(self) -> float | None:
+        """Return for how long since the last call the device had nothing to do, in seconds.
+
+        None where the session does not know.
+        """
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """End workers and compilers within a bounded time and release the lock. Idempotent."""

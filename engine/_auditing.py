@@ -7,13 +7,24 @@ from dataclasses import dataclass
 
 from kernelarc.bench import Session
 from kernelarc.engine._arena import Arena
-from kernelarc.engine._compare import baseline_column, column_speedup
+from kernelarc.engine._compare import (
+    baseline_column,
+    column_speedup,
+    joined_contest,
+    visited_speedup,
+)
 from kernelarc.engine._crash_points import crash_point
 from kernelarc.engine._judging import retraction, wins_of
 from kernelarc.engine._ledger import fingerprint
 from kernelarc.engine._state import CampaignState
 from kernelarc.genomes import Conclusion, Contest, Estimate, Judged
 from kernelarc.storage import ContestRecord, Entry
+
+
+def _unaudited(arena: Arena) -> bool:
+    """Tell whether there is a best that no audit upheld."""
+    best = arena.ledger.incumbent
+    return best is not None and fingerprint(best) not in arena.ledger.audited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,47 +63,65 @@ class Auditor:
         self._rounds = rounds
 
     def units(self) -> Iterator[list[Entry]]:
-        """Yield one unit per contest: its records, and retractions of wins that fell.
+        """Yield one unit per workload: its records, and retractions of wins that fell.
+
+        Where contests are cheap, each workload is visited several times with all others in
+        between: what a claim is worth changes with the heat that came before.
 
         Goes on until each workload's best is upheld or no claim is left.
         """
-        for arena in self._state.arenas.values():
+        waiting = [arena for arena in self._state.arenas.values() if _unaudited(arena)]
+        visits: dict[str, list[Contest]] = {arena.key: [] for arena in waiting}
+        for _ in range(self._session.patience):
+            for arena in waiting:
+                visits[arena.key].append(self._contest(arena))
+        for arena in waiting:
+            contests = visits[arena.key]
             # Where all of the newest claims fall, the ones before them are tried.
-            while (incumbent := arena.ledger.incumbent) is not None:
-                if fingerprint(incumbent) in arena.ledger.audited:
-                    break
-                yield self._audit(arena)
+            while _unaudited(arena):
+                yield self._audit(arena, contests)
                 crash_point("between-audits")
+                contests = [self._contest(arena)] if _unaudited(arena) else []
 
-    def _audit(self, arena: Arena) -> list[Entry]:
-        # One more than is tried: the last of them is only what the others are compared with.
-        standing = arena.ledger.standing()
-        claims = standing[-(self._top + 1) :]
-        contest = self._session.contest(
+    def _claims(self, arena: Arena) -> list[Judged]:
+        """Return whom to try, and one more: it is only what the others are compared with."""
+        return arena.ledger.standing()[-(self._top + 1) :]
+
+    def _contest(self, arena: Arena) -> Contest:
+        return self._session.contest(
             arena.workload,
-            [c.evaluation.candidate.genome for c in claims],
+            [claim.evaluation.candidate.genome for claim in self._claims(arena)],
             rounds=1 if self._session.deterministic else self._rounds,
             baseline=self._session.baseline_name(arena.workload) is not None,
         )
-        findings = self._findings(claims, contest, started=len(claims) == len(standing))
+
+    def _audit(self, arena: Arena, visits: list[Contest]) -> list[Entry]:
+        claims = self._claims(arena)
+        started = len(claims) == len(arena.ledger.standing())
+        contest = joined_contest(visits)
+        findings = self._findings(claims, visits, contest, started=started)
         return self._records(arena, contest, findings)
 
-    def _findings(self, claims: list[Judged], contest: Contest, *, started: bool) -> list[Finding]:
+    def _findings(
+        self, claims: list[Judged], visits: list[Contest], contest: Contest, *, started: bool
+    ) -> list[Finding]:
         findings: list[Finding] = []
         predecessor = claims[0]
         if started or fingerprint(predecessor) in contest.failures:
-            findings.append(self._finding(contest, predecessor, None))
+            findings.append(self._finding(visits, contest, predecessor, None))
         for claim in claims[1:]:
-            finding = self._finding(contest, claim, predecessor)
+            finding = self._finding(visits, contest, claim, predecessor)
             findings.append(finding)
             if finding.upheld:
                 predecessor = claim
         return findings
 
-    def _finding(self, contest: Contest, claim: Judged, before: Judged | None) -> Finding:
+    def _finding(
+        self, visits: list[Contest], contest: Contest, claim: Judged, before: Judged | None
+    ) -> Finding:
         name = fingerprint(claim)
         baseline = baseline_column(contest)
-        over_baseline = column_speedup(contest, name, baseline, claims=1) if baseline else None
+        over_baseline = visited_speedup(visits, name, baseline) if baseline else None
         gain = column_speedup(contest, name, fingerprint(before), claims=1) if before else None
         alive = name not in contest.failures
         compared = before is not None and fingerprint(before) not in contest.failures

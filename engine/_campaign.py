@@ -147,7 +147,13 @@ class Campaign:
     ) -> str:
         """Search in one session, which is closed before an audit opens its own."""
         pipeline = self._pipeline(session, state, journal, stop)
+        session.idle_s()
+        begun = time.monotonic()
         reason = pipeline.run()
+        idle_s = session.idle_s()
+        if idle_s is not None:
+            seconds = round(time.monotonic() - begun, 3)
+            journal.event("searched", seconds=seconds, idle_s=round(idle_s, 3))
         if reason not in {"signal", "audit"}:
             pipeline.close()
             for unit in self._attributor(session, state).units(final=True):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 from kernelarc.bench import paired_speedup
 from kernelarc.genomes import Contest, Estimate, Judged
@@ -73,6 +75,33 @@ def contest_speedup(
         judged.evaluation.candidate.genome.fingerprint,
         over.evaluation.candidate.genome.fingerprint,
         claims=claims,
+    )
+
+
+def joined_contest(visits: Sequence[Contest]) -> Contest:
+    """Return several contests of the same contenders as one; who failed in any has failed."""
+    return replace(
+        visits[0],
+        samples=tuple(row for visit in visits for row in visit.samples),
+        failures={name: why for visit in visits for name, why in visit.failures.items()},
+    )
+
+
+def visited_speedup(visits: Sequence[Contest], challenger: str, over: str) -> Estimate | None:
+    """Return a speed-up over several visits: the interval holds what each of them found.
+
+    Pairs of one visit share buffers and heat, so their interval alone would be too narrow.
+    """
+    whole = column_speedup(joined_contest(visits), challenger, over, claims=1)
+    each = [column_speedup(visit, challenger, over, claims=1) for visit in visits]
+    found = [speedup for speedup in each if speedup is not None]
+    if whole is None or not found:
+        return None
+    return replace(
+        whole,
+        low=min(speedup.low for speedup in found),
+        high=max(speedup.high for speedup in found),
+        confidence=min(speedup.confidence for speedup in found),
     )
 
 

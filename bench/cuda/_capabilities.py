@@ -175,7 +175,7 @@ def _varied(rows: Sequence[LtRow]) -> list[LtRow]:
     Which options go with which tile shapes is the library's secret, so few bases that are much
     alike would drop alleles that it takes beside others.
     """
-    left, chosen = list(dict.fromkeys(rows)), []
+    left, chosen = list(dict.fromkeys(rows)), list[LtRow]()
     held: set[tuple[int, int]] = set()
     while left and len(chosen) < _BASES:
         best = max(left, key=lambda row: len(set(enumerate(row)) - held))

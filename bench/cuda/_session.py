@@ -321,6 +321,10 @@ class CudaSession(Session):
         observed: Mapping[str, str] = self._ask("observe")
         return observed
 
+    def idle_s(self) -> float:
+        """Return for how long the worker had nothing to do, and start counting anew."""
+        return float(self._ask("idle"))
+
     def roofline(self) -> Mapping[str, float]:
         """Measure copy bandwidth and matrix rate; takes about half a second."""
         measured: Mapping[str, float] = self._ask("roofline")

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections import deque
 from typing import Any
@@ -50,12 +51,15 @@ class Worker:
         self._channel, self._ordinal, self._program = channel, ordinal, bench
         self._queue: deque[tuple[Any, ...]] = deque()  # workload, number, contender, limit
         self._bench: Any = None
+        self._idle_s = 0.0
 
     def serve(self) -> None:
         """Serve until the other end closes."""
         while True:
             if not self._queue or self._channel.ready():
+                waiting, begun = not self._queue, time.perf_counter()
                 request = self._channel.receive()
+                self._idle_s += (time.perf_counter() - begun) * waiting
                 if request.verb == "close":
                     return
                 self._answer(request)
@@ -67,7 +71,11 @@ class Worker:
             if request.verb == "evaluate":
                 self._queue.extend(request.arguments["items"])
                 return
-            answer = getattr(self._workbench(), request.verb)(**request.arguments)
+            if request.verb == "idle":
+                answer: Any = self._idle_s
+                self._idle_s = 0.0
+            else:
+                answer = getattr(self._workbench(), request.verb)(**request.arguments)
         except KernelarcError as error:
             answer = Fault(kind=type(error).__name__, message=str(error))
         except Exception as error:

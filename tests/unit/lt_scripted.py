@@ -93,6 +93,9 @@ class FormulaWorker:
         columns = [self._noisy(workload, row, rounds) for row in rows]
         return ContestReply(samples=tuple(zip(*columns, strict=True)), failures={}, launches=3)
 
+    def idle(self) -> float:
+        return 0.0
+
     def observe(self) -> Mapping[str, str]:
         return {"clock_mhz": "1"}
 
