@@ -237,7 +237,7 @@ class Decoder:
         if found is None:
             if len(self._genomes) >= _GENOMES_KEPT:
                 self._genomes.clear()
-            found = StoredGenome(intern(route), canonical, intern(fingerprint))
+            found = StoredGenome(intern(route), canonical, fingerprint)
             self._genomes[fingerprint] = found
         return found
 
@@ -251,7 +251,7 @@ class Decoder:
             island=intern(island),
             mutation=intern(mutation),
             genome=self.genome(fingerprint, route, canonical),
-            parents=tuple(map(intern, parents.split(" "))) if parents else (),
+            parents=tuple(parents.split(" ")) if parents else (),
         )
 
     @staticmethod
