@@ -7,7 +7,7 @@ does so when called, in compiling and reading processes.
 - compiling it: build_of, compile_call, Compiled, triton_identity, triton_missing
 - a user's kernel file: TritonKernel, TritonFileRoute, TabledConstraint, content_of
 - looking into one: imported, declarations_of, jitted, layers, tuner_of, traced, launch_values,
-  StandIn, call_of
+  StandIn, view_at, call_of, written_parameters
 - running one's launch for real: first_results, made_inputs, own_reference, own_inputs
 """
 
@@ -36,7 +36,8 @@ from kernelarc.genomes.triton._running import (
     own_reference,
 )
 from kernelarc.genomes.triton._tabled import TabledConstraint
-from kernelarc.genomes.triton._tracing import StandIn, call_of, element_bytes, traced
+from kernelarc.genomes.triton._tracing import StandIn, call_of, element_bytes, traced, view_at
+from kernelarc.genomes.triton._written import written_parameters
 
 __all__ = [
     "MODULE",
@@ -70,4 +71,6 @@ __all__ = [
     "triton_identity",
     "triton_missing",
     "tuner_of",
+    "view_at",
+    "written_parameters",
 ]

@@ -55,6 +55,7 @@ class StandIn:
         shape: In elements.
         strides: In elements.
         clears: Takes what the launch function sets to zero.
+        offset: Where it begins in the operator's tensor, in elements.
     """
 
     name: str
@@ -62,6 +63,7 @@ class StandIn:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     clears: list[Clear]
+    offset: int = 0
 
     @property
     def dtype(self) -> Any:
@@ -236,13 +238,13 @@ def argument_of(name: str, value: Any) -> Any:
         TypeError: It is neither tensor, descriptor, number, boolean nor None.
     """
     if isinstance(value, StandIn):
-        return Pointer(TensorArgument(value.name), value.schema_dtype)
+        return Pointer(_address(value), value.schema_dtype)
     if value is None or isinstance(value, bool | int | float):
         return value
     base = getattr(value, "base", None)
     if isinstance(base, StandIn):
         return Descriptor(
-            target=TensorArgument(base.name),
+            target=_address(base),
             dtype=base.schema_dtype,
             shape=tuple(int(extent) for extent in value.shape),
             strides=tuple(int(step) for step in value.strides),
@@ -250,6 +252,18 @@ def argument_of(name: str, value: Any) -> Any:
             nan_fill=getattr(value, "padding", "zero") == "nan",
         )
     raise TypeError(f"argument {name!r} is a {type(value).__name__}, which no kernel can be given")
+
+
+def _address(tensor: StandIn) -> TensorArgument:
+    return TensorArgument(tensor.name, tensor.offset * tensor.element_size())
+
+
+def view_at(tensor: Any, offset: int) -> Any:
+    """Return a flat tensor, or its stand-in, from an element on."""
+    if not isinstance(tensor, StandIn):
+        return tensor[offset:]
+    left = tensor.numel() - offset
+    return replace(tensor, shape=(left,), strides=(1,), offset=tensor.offset + offset)
 
 
 def traced(
