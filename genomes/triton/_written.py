@@ -11,7 +11,7 @@ from kernelarc.genomes.triton._compile import _constant, _signature
 
 _VALUE = re.compile(r"%[A-Za-z0-9_$.-]+")
 _FUNCTION = re.compile(r"tt\.func\s+(?:public |private )?@[^(]*\((.*)$", re.MULTILINE)
-_LOCATION = re.compile(r" loc\([^%]*?\)(?=[,)])")
+_ARGUMENT = re.compile(r"(%[A-Za-z0-9_$.-]+): ([!A-Za-z0-9_.]+)")
 _INIT = re.compile(r"(%[A-Za-z0-9_$.-]+) = (%[A-Za-z0-9_$.-]+)")
 _WRITES = ("tt.store", "tt.descriptor_store", "tt.descriptor_reduce", "tt.descriptor_scatter")
 _ATOMIC = ("tt.atomic_rmw", "tt.atomic_cas")
@@ -51,8 +51,12 @@ def written_in(text: str, parameters: Iterable[str]) -> frozenset[str]:
     head = _FUNCTION.search(text)
     if head is None:
         return frozenset(parameters)
-    arguments = _VALUE.findall(_LOCATION.sub("", head.group(1)))
-    origins = {value: {name} for value, name in zip(arguments, parameters, strict=False)}
+    arguments = _ARGUMENT.findall(head.group(1))
+    origins = {
+        value: {name}
+        for (value, kind), name in zip(arguments, parameters, strict=False)
+        if kind.startswith(_POINTERS)
+    }
     lines = [line.strip() for line in text[head.end() :].splitlines()]
     size = -1
     while size != sum(map(len, origins.values())):  # loops carry pointers round
