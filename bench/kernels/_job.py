@@ -56,7 +56,7 @@ class BoundTensor:
     @property
     def floating(self) -> bool:
         """Whether it holds floating-point numbers that can be widened."""
-        return self.dtype.startswith("float") and not self.dtype.startswith("float4")
+        return "float" in self.dtype and not self.dtype.startswith("float4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

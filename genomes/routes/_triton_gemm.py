@@ -255,7 +255,7 @@ class _Shape:
         self.residual, self.bias = roles.residual, roles.bias
 
     def _number(self, gene: str) -> int:
-        return int(self.alleles[gene])  # type: ignore[call-overload, no-any-return]
+        return int(self.alleles[gene])  # type: ignore[arg-type]
 
     def _options(self) -> dict[str, Any]:
         return {

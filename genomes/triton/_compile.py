@@ -125,9 +125,9 @@ def build_of(
         BuildError: One of them does not compile.
     """
     made = [compile_call(call, arch, number=i) for i, call in enumerate(calls)]
-    steps: list[Launch | Clear] = [
-        step for call, one in zip(calls, made, strict=True) for step in (*call.clears, one.launch)
-    ]
+    steps: list[Launch | Clear] = []
+    for call, one in zip(calls, made, strict=True):
+        steps += [*call.clears, one.launch]
     own = [scratch for call in calls for scratch in call.scratch]
     scratch = {buffer.name: buffer for buffer in [*own, *(s for one in made for s in one.scratch)]}
     plan = LaunchPlan(

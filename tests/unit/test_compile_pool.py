@@ -75,7 +75,7 @@ def test_the_most_promising_is_built_first(tmp_path: Path) -> None:
         pool.submit(_order(space, workload, 0, "refuses"))  # keeps the process busy
         for ticket, value in ((1, 3.0), (2, 1.0), (3, 2.0)):
             pool.submit(_order(space, workload, ticket, "refuses", value))
-        order = []
+        order: list[int] = []
         until = time.monotonic() + 30
         while len(order) < 4 and time.monotonic() < until:
             order += [reply.ticket for reply in pool.harvest()]
