@@ -50,7 +50,8 @@ def per_candidate(seconds: list[float], evaluated: list[int]) -> dict[str, float
     """Return milliseconds a candidate: in all, by round, at the beginning and at the end."""
     at, count = np.array(seconds), np.array(evaluated)
     rounds = np.diff(at) / np.diff(count)
-    early, late = np.searchsorted(count, [1000, count[-1] - 1000])
+    # A short campaign is its own first and last thousand.
+    early, late = np.searchsorted(count, [min(1000, count[-1]), max(count[-1] - 1000, 0)])
     found = {
         "total_over_count_ms": (at[-1] - at[0]) / count[-1],
         "p50_ms": np.median(rounds),
