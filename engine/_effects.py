@@ -23,11 +23,13 @@ def without_effect(arena: Arena, *, deterministic: bool) -> bool:
     objectives = arena.objectives
     if len(objectives) < _LEAST or len(arena.ledger.claims) > 1:
         return False
-    values = np.fromiter(objectives.values(), dtype=np.float64)
     if deterministic:
-        return bool(values.max() == values.min())
+        # Asked every round: the first that differs is the answer, however many there are.
+        first = next(iter(objectives.values()))
+        return all(objective == first for objective in objectives.values())
     if _one_binary(arena):
         return True
+    values = np.fromiter(objectives.values(), dtype=np.float64)
     low, high = np.quantile(values, [0.1, 0.9])
     return bool(high / low <= max(_NOISE, _sample_spread(arena)))
 
