@@ -1,0 +1,357 @@
+"""The route ``cuda`` of residual add and RMS normalisation: a row stays in registers."""
+
+from __future__ import annotations
+
+import ast
+import math
+from dataclasses import dataclass
+from functools import partial
+
+from kernelarc.genomes._alleles import Allele
+from kernelarc.genomes._axes import axis_values
+from kernelarc.genomes._constraints import Constraint, ExpressionConstraint
+from kernelarc.genomes._errors import InputError
+from kernelarc.genomes._gene import Gene, When
+from kernelarc.genomes._genes import Boolean, Choice, PowerOfTwo
+from kernelarc.genomes._genome import Genome
+from kernelarc.genomes._operators import Operator, Workload
+from kernelarc.genomes._records import Proposal
+from kernelarc.genomes._space import Space
+from kernelarc.genomes._strategies import Strategy
+from kernelarc.genomes.kernels import (
+    Argument,
+    Build,
+    DeviceLimits,
+    InputArgument,
+    KernelRoute,
+    LaunchAttributes,
+    ScalarArgument,
+    TensorArgument,
+)
+from kernelarc.genomes.routes._cuda_route import (
+    CudaRoute,
+    one_kernel,
+    register_genes,
+    started,
+    whole_gene,
+)
+from kernelarc.genomes.routes._cuda_source import cuda_source, genome_macros
+
+FILE, SYMBOL = "add_rmsnorm.cu", "add_rmsnorm"
+_ELEMENT_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+_LAUNCH_ONLY = ("blocks_per_sm", "carveout")
+_MOST_HELD = 64  # elements of a row that a thread holds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NormRoles:
+    """Which tensor does what, and where epsilon comes from.
+
+    Attributes:
+        x: First summand.
+        residual: Second summand.
+        weight: Scale of each feature.
+        y: Normalised rows.
+        summed: The sum, or None where it is not asked for.
+        epsilon: Name of the scalar input, or the number that the reference names.
+        dtype: Of all tensors.
+    """
+
+    x: str
+    residual: str
+    weight: str
+    y: str
+    summed: str | None
+    epsilon: str | float
+    dtype: str
+
+
+def norm_roles(operator: Operator) -> NormRoles | None:
+    """Read the roles out of an operator that says it is an ``rmsnorm`` with a residual.
+
+    Two inputs of the outputs' shape are added, a vector along their last axis is the weight; the
+    first output is the normalised sum, a second one the sum itself.
+    """
+    if operator.op_type != "rmsnorm" or not 1 <= len(operator.outputs) <= 2:
+        return None
+    shape = operator.outputs[0].shape
+    tensors = [t for t in operator.inputs if t.shape is not None]
+    summands = [t.name for t in tensors if t.shape == shape]
+    vectors = [t.name for t in tensors if shape and t.shape == shape[-1:]]
+    scalars = [t.name for t in operator.inputs if t.shape is None]
+    dtypes = {t.dtype for t in (*tensors, *operator.outputs)}
+    epsilon = scalars[0] if len(scalars) == 1 else _named_epsilon(operator.reference or "")
+    fits = (
+        len(summands) == 2
+        and len(vectors) == 1
+        and len(tensors) == 3
+        and len(scalars) <= 1
+        and all(t.shape == shape for t in operator.outputs)
+        and len(dtypes) == 1
+        and dtypes <= set(_ELEMENT_BYTES)
+    )
+    if not fits or epsilon is None:
+        return None
+    names = [t.name for t in operator.outputs]
+    return NormRoles(
+        x=summands[0],
+        residual=summands[1],
+        weight=vectors[0],
+        y=names[0],
+        summed=names[1] if len(names) == 2 else None,
+        epsilon=epsilon,
+        dtype=dtypes.pop(),
+    )
+
+
+def _named_epsilon(reference: str) -> float | None:
+    """Return the number that a reference calls ``EPSILON`` or ``EPS``, in any case."""
+    try:
+        body = ast.parse(reference).body
+    except SyntaxError:
+        return None
+    for node in body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            names = {t.id.lower() for t in node.targets if isinstance(t, ast.Name)}
+            if names & {"epsilon", "eps"} and isinstance(node.value.value, float):
+                return node.value.value
+    return None
+
+
+def cuda_add_rmsnorm_route(operator: Operator) -> KernelRoute | None:
+    """Return the route for residual add with RMS normalisation, or None."""
+    return None if norm_roles(operator) is None else CudaAddRmsnormRoute(operator)
+
+
+class CudaAddRmsnormRoute(CudaRoute):
+    """Residual add and RMS normalisation, one pass over device memory.
+
+    Args:
+        operator: One that ``norm_roles`` recognises.
+    """
+
+    files = (FILE,)
+
+    def __init__(self, operator: Operator) -> None:
+        super().__init__(operator)
+        roles = norm_roles(operator)
+        if roles is None:
+            raise InputError(f"operator {operator.name!r} is no residual add with RMS norm")
+        self.roles = roles
+
+    def space(self, workload: Workload, device: DeviceLimits) -> Space:
+        """Return the genomes whose threads can hold a row."""
+        _, hidden = self._shape(workload)
+        size = _ELEMENT_BYTES[self.roles.dtype]
+        genes = (*_vectors(hidden, size), *_teams(), *_engine(hidden * size), *_rest(self.roles))
+        names = tuple(gene.name for gene in genes)
+        return Space(self.name, genes, _constraints(hidden, size, device, names))
+
+    def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
+        """Return genomes that hold 8 to 32 elements a thread, with and without the engine."""
+        space = self.space(workload, device)
+        widest = space.gene("vec_bytes").values()[-1]
+        return started(space, [{**start, "vec_bytes": widest} for start in _STARTS])
+
+    def build(self, workload: Workload, genome: Genome, arch: str) -> Build:
+        """Compile the kernel for one genome; the row's length is compiled in."""
+        rows, hidden = self._shape(workload)
+        number = partial(whole_gene, genome)
+        teams, cluster = number("teams"), number("cluster")
+        each = number("blocks_per_sm")
+        needed = -(-rows // teams)
+        resident = max(1, each * DeviceLimits.of_arch(arch).multiprocessors // cluster)
+        part = hidden * _ELEMENT_BYTES[self.roles.dtype] // cluster
+        macros = {
+            f"DTYPE_{self.roles.dtype}": 1,
+            "HIDDEN": hidden,
+            "WRITE_SUM": int(self.roles.summed is not None),
+        }
+        return one_kernel(
+            cuda_source(FILE),
+            genome_macros(genome, macros, without=_LAUNCH_ONLY),
+            arch,
+            symbol=SYMBOL,
+            grid=(cluster * (min(needed, resident) if each else needed), 1, 1),
+            threads=32 * number("warps") * teams,
+            shared_bytes=2 * part * number("stages") if genome["path"] == "engine" else 0,
+            arguments=self._arguments(rows),
+            attributes=LaunchAttributes(
+                overlap=bool(genome["pdl"]),
+                carveout=None if (c := number("carveout")) < 0 else c,
+            ),
+        )
+
+    def _arguments(self, rows: int) -> tuple[Argument, ...]:
+        roles = self.roles
+        epsilon: Argument = (
+            InputArgument(roles.epsilon, "f32")
+            if isinstance(roles.epsilon, str)
+            else ScalarArgument(roles.epsilon, "f32")
+        )
+        tensors = (roles.x, roles.residual, roles.weight, roles.y, roles.summed or roles.y)
+        return (*map(TensorArgument, tensors), ScalarArgument(rows, "i32"), epsilon)
+
+    def _shape(self, workload: Workload) -> tuple[int, int]:
+        """Return rows and their length."""
+        axes = axis_values(self.operator, workload)
+        *before, last = self.operator.outputs[0].shape or ("1",)
+        sizes = [int(name) if name.isdigit() else axes[name] for name in (*before, last)]
+        return math.prod(sizes[:-1]), sizes[-1]
+
+
+def _vectors(hidden: int, size: int) -> tuple[Gene, ...]:
+    whole = tuple(n for n in (2, 4, 8, 16) if n >= size and hidden * size % n == 0)
+    owner = Strategy.MEMORY
+    return (
+        Choice(
+            name="vec_bytes",
+            options=whole,
+            strategy=owner,
+            description="Bytes that a thread loads at once.",
+        ),
+        Choice(
+            name="load",
+            options=("plain", "stream", "no_allocate"),
+            strategy=owner,
+            description="How the caches treat what is read.",
+        ),
+        Choice(
+            name="store",
+            options=("plain", "stream"),
+            strategy=owner,
+            description="How the caches treat what is written.",
+        ),
+        Boolean(
+            name="weight_early",
+            strategy=owner,
+            description="Weights are read before the sum is known and stay in registers.",
+        ),
+        Choice(
+            name="carveout",
+            options=(-1, 0, 25, 50, 100),
+            strategy=owner,
+            description="Percentage of the L1 cache preferred as shared memory; -1: as it is.",
+        ),
+    )
+
+
+def _teams() -> tuple[Gene, ...]:
+    return (
+        Choice(
+            name="warps",
+            options=(1, 2, 4, 8, 16, 32),
+            strategy=Strategy.TENSOR_CORE,
+            description="Warps of a block that share a row.",
+        ),
+        PowerOfTwo(
+            name="teams",
+            low=1,
+            high=8,
+            strategy=Strategy.SCHEDULING,
+            description="Rows that a block works on side by side.",
+        ),
+        PowerOfTwo(
+            name="cluster",
+            low=1,
+            high=8,
+            strategy=Strategy.REDUCTION,
+            description="Blocks of a cluster that share a row.",
+        ),
+        Choice(
+            name="blocks_per_sm",
+            options=(0, 1, 2, 3, 4, 6, 8, 16),
+            strategy=Strategy.SCHEDULING,
+            description="Blocks that stay and do row after row; 0: a block for every few rows.",
+        ),
+    )
+
+
+def _engine(row_bytes: int) -> tuple[Gene, ...]:
+    owner = Strategy.MEMORY
+    paths = ("registers", "engine") if row_bytes % 16 == 0 else ("registers",)
+    genes: tuple[Gene, ...] = (
+        Choice(
+            name="path",
+            options=paths,
+            strategy=owner,
+            description="Rows are loaded by threads, or come ahead by bulk copies.",
+        ),
+    )
+    if len(paths) == 1:
+        return genes
+    stages = Choice(
+        name="stages",
+        options=(1, 2, 3, 4, 6),
+        strategy=owner,
+        when=When("path", ("engine",)),
+        description="Rows of shared memory that go round.",
+    )
+    return (*genes, stages)
+
+
+def _rest(roles: NormRoles) -> tuple[Gene, ...]:
+    genes: list[Gene] = [
+        *register_genes((32, 40, 48, 64, 96, 128), (1, 2, 3, 4, 6, 8)),
+        Boolean(
+            name="pdl",
+            strategy=Strategy.SCHEDULING,
+            description="The kernel after this one may start before it ends.",
+        ),
+    ]
+    if roles.dtype != "float32":
+        genes.append(
+            Boolean(
+                name="rounded",
+                strategy=Strategy.PRECISION,
+                description="Normalise the sum as it is stored, not as it was added.",
+            )
+        )
+    return tuple(genes)
+
+
+def _constraints(
+    hidden: int, size: int, device: DeviceLimits, names: tuple[str, ...]
+) -> list[Constraint]:
+    texts = [
+        f"warps * teams * 32 <= {device.threads_block}",
+        "cluster == 1 or teams == 1",
+        # No thread idles over the whole row, and none holds more than its registers.
+        f"warps * 32 * cluster * vec_bytes < 2 * {hidden * size}",
+        f"{hidden} <= {_MOST_HELD} * warps * 32 * cluster",
+        f"max_registers == 0 or max_registers * warps * teams * 32 <= "
+        f"{device.registers_multiprocessor}",
+        f"min_blocks * warps * teams * 32 <= {device.threads_multiprocessor}",
+        "blocks_per_sm * warps * teams * 32 <= " + str(device.threads_multiprocessor),
+    ]
+    if "stages" in names:
+        row = hidden * size
+        texts += [
+            "path == 'registers' or teams == 1 and warps > 1 and load == 'plain'",
+            f"path == 'registers' or {row} % (16 * cluster) == 0 and "
+            f"{row} % (vec_bytes * cluster) == 0",
+            f"2 * stages * {row} // cluster <= {device.shared_bytes - 2048}",
+        ]
+    return [ExpressionConstraint(text, names) for text in texts]
+
+
+_STARTS: tuple[dict[str, Allele], ...] = tuple(
+    {
+        "load": "no_allocate" if path == "registers" else "plain",
+        "carveout": -1,
+        "warps": warps,
+        "teams": teams,
+        "path": path,
+        "stages": 2,
+        "blocks_per_sm": each,
+    }
+    for warps, teams, path, each in (
+        (8, 1, "registers", 0),
+        (4, 1, "registers", 0),
+        (2, 2, "registers", 0),
+        (1, 8, "registers", 0),
+        (16, 1, "registers", 0),
+        (8, 1, "engine", 4),
+        (16, 1, "engine", 2),
+    )
+)

@@ -1,0 +1,400 @@
+"""The route ``cuda`` of causal grouped-query attention over a paged cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from kernelarc.genomes._alleles import Allele
+from kernelarc.genomes._axes import axis_values
+from kernelarc.genomes._constraints import Constraint, ExpressionConstraint
+from kernelarc.genomes._errors import InputError
+from kernelarc.genomes._gene import Gene
+from kernelarc.genomes._genes import Boolean, Choice
+from kernelarc.genomes._genome import Genome
+from kernelarc.genomes._operators import Operator, Workload
+from kernelarc.genomes._records import Proposal
+from kernelarc.genomes._space import Space
+from kernelarc.genomes._strategies import Strategy
+from kernelarc.genomes.kernels import (
+    Argument,
+    Build,
+    DeviceLimits,
+    InputArgument,
+    KernelRoute,
+    Launch,
+    LaunchAttributes,
+    LaunchPlan,
+    ScalarArgument,
+    Scratch,
+    ScratchArgument,
+    TensorArgument,
+    code_hash,
+)
+from kernelarc.genomes.routes._cuda_route import (
+    ALIGNMENT_BYTES,
+    CudaRoute,
+    started,
+    whole_gene,
+)
+from kernelarc.genomes.routes._cuda_source import configured, cuda_source, genome_macros
+from kernelarc.genomes.routes._nvrtc import compile_cuda
+from kernelarc.genomes.routes._products import products_source
+
+FILE, SYMBOL, JOIN = "gqa_paged.cu", "gqa_paged", "gqa_join"
+_BYTES = 2
+_ROWS = 64  # of a consumer
+_BARRIERS_BYTES = 8 * 4 * 6
+_MOST_SCRATCH_BYTES = 256 << 20
+_JOINED = 4  # query heads that a block of the second kernel joins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagedRoles:
+    """Which tensor does what, and the sizes that the kernel is compiled for.
+
+    Attributes:
+        q: Queries, (total, query heads, head).
+        k_cache: Keys, (pages, keys of a page, key-value heads, head).
+        v_cache: Values, as the keys.
+        q_starts: Where each sequence's queries begin; one more than there are sequences.
+        kv_starts: Where each sequence's pages begin.
+        kv_pages: Pages of the sequences.
+        last_pages: Keys in each sequence's last page, or None where all are full.
+        scale: Python scalar, the factor of the scores.
+        out: Mixed values.
+        lse: Base-2 logarithm of the sums.
+        dtype: Of queries, cache and output.
+    """
+
+    q: str
+    k_cache: str
+    v_cache: str
+    q_starts: str
+    kv_starts: str
+    kv_pages: str
+    last_pages: str | None
+    scale: str
+    out: str
+    lse: str
+    dtype: str
+
+
+def paged_roles(operator: Operator) -> PagedRoles | None:
+    """Read the roles out of an operator that is causal attention over a paged cache.
+
+    Read from ranks, axes and dtypes: one tensor of rank 3 and two of rank 4 in 16 bits, index
+    vectors in int32 whose lengths agree, one Python scalar; an output like the queries and one
+    without the last axis. The op_type or name must say that it is a causal prefill.
+    """
+    words = f"{operator.op_type} {operator.name} {operator.description}".lower()
+    if "paged" not in words or ("prefill" not in words and "causal" not in words):
+        return None
+    q = [t for t in operator.inputs if len(t.shape or ()) == 3]
+    caches = [t for t in operator.inputs if len(t.shape or ()) == 4]
+    vectors = [t for t in operator.inputs if len(t.shape or ()) == 1 and t.dtype == "int32"]
+    scalars = [t for t in operator.inputs if t.shape is None]
+    if len(q) != 1 or len(caches) != 2 or len(scalars) != 1 or not 3 <= len(vectors) <= 4:
+        return None
+    starts = [t for t in vectors if t.shape == vectors[0].shape]
+    others = [t for t in vectors if t.shape != vectors[0].shape]
+    outputs = {len(t.shape or ()): t for t in operator.outputs}
+    fits = (
+        len(starts) == 2
+        and set(outputs) == {2, 3}
+        and outputs[3].shape == q[0].shape
+        and outputs[2].dtype == "float32"
+        and {t.dtype for t in (*q, *caches, outputs[3])} in ({"bfloat16"}, {"float16"})
+        and caches[0].shape == caches[1].shape
+    )
+    if not fits:
+        return None
+    return PagedRoles(
+        q=q[0].name,
+        k_cache=caches[0].name,
+        v_cache=caches[1].name,
+        q_starts=starts[0].name,
+        kv_starts=starts[1].name,
+        kv_pages=others[0].name,
+        last_pages=others[1].name if len(others) == 2 else None,
+        scale=scalars[0].name,
+        out=outputs[3].name,
+        lse=outputs[2].name,
+        dtype=q[0].dtype,
+    )
+
+
+def cuda_gqa_paged_route(operator: Operator) -> KernelRoute | None:
+    """Return the route for causal attention over a paged cache, or None."""
+    return None if paged_roles(operator) is None else CudaGqaPagedRoute(operator)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sizes:
+    """Sizes of one workload."""
+
+    total_q: int
+    q_heads: int
+    kv_heads: int
+    head: int
+    page: int
+    sequences: int
+
+    @property
+    def group(self) -> int:
+        """Query heads to a key-value head."""
+        return self.q_heads // self.kv_heads
+
+    def tiles(self, rows: int) -> int:
+        """Return the most tiles of rows that the sequences can come to."""
+        return self.total_q * self.group // rows + self.sequences
+
+    def unsuited(self) -> str | None:
+        """Say which size the kernel is not made for, or None."""
+        if self.q_heads % self.kv_heads:
+            return f"{self.q_heads} query heads do not share {self.kv_heads} key-value heads evenly"
+        return None if self.head in {64, 128} else f"heads of {self.head} features, not 64 or 128"
+
+
+class CudaGqaPagedRoute(CudaRoute):
+    """Causal grouped-query attention over a paged cache.
+
+    Args:
+        operator: One that ``paged_roles`` recognises.
+    """
+
+    files = (FILE, "attention.cuh")
+
+    def __init__(self, operator: Operator) -> None:
+        super().__init__(operator)
+        roles = paged_roles(operator)
+        if roles is None:
+            raise InputError(f"operator {operator.name!r} is no causal attention over pages")
+        self.roles = roles
+
+    def unsuited(self, workload: Workload) -> str | None:
+        """Say which size the kernel is not made for, or None."""
+        return self._sizes(workload).unsuited()
+
+    def space(self, workload: Workload, device: DeviceLimits) -> Space:
+        """Return the genomes whose stages and sums fit the device."""
+        sizes = self._sizes(workload)
+        genes = (*_tiles(device), *_rest(sizes))
+        names = tuple(gene.name for gene in genes)
+        return Space(self.name, genes, _constraints(sizes, device, names))
+
+    def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
+        """Return wide tiles for many queries, shared keys for few."""
+        return started(self.space(workload, device), _STARTS)
+
+    def build(self, workload: Workload, genome: Genome, arch: str) -> Build:
+        """Compile attention, and the joining kernel where blocks share out the keys."""
+        sizes, number = self._sizes(workload), partial(whole_gene, genome)
+        generated = {
+            "products.cuh": products_source(number("tile_kv"), sizes.head, dtype=self.roles.dtype)
+        }
+        macros = {
+            f"DTYPE_{self.roles.dtype}": 1,
+            "HEAD": sizes.head,
+            "GROUP": sizes.group,
+            "KV_HEADS": sizes.kv_heads,
+            "PAGE": sizes.page,
+            "HAS_LAST_PAGE": int(self.roles.last_pages is not None),
+        }
+        text = configured(cuda_source(FILE, generated), genome_macros(genome, macros))
+        code = compile_cuda(text, arch)
+        launches = self._launches(sizes, genome, code_hash(code.cubin))
+        reports = tuple(
+            code.report(step.symbol, threads=step.block[0], shared_bytes=step.shared_bytes)
+            for step in launches
+        )
+        plan = LaunchPlan(steps=launches, scratch=_scratch(sizes, number("splits")))
+        return Build(
+            plan=plan,
+            binaries={code_hash(code.cubin): code.cubin},
+            kernels=reports,
+            arch=arch,
+            source=text,
+        )
+
+    def _sizes(self, workload: Workload) -> _Sizes:
+        axes = axis_values(self.operator, workload)
+        shapes = {t.name: t.shape or () for t in self.operator.inputs}
+
+        def extents(name: str) -> list[int]:
+            return [int(axis) if axis.isdigit() else axes[axis] for axis in shapes[name]]
+
+        total_q, q_heads, head = extents(self.roles.q)
+        _, page, kv_heads, _ = extents(self.roles.k_cache)
+        return _Sizes(
+            total_q=total_q,
+            q_heads=q_heads,
+            kv_heads=kv_heads,
+            head=head,
+            page=page,
+            sequences=extents(self.roles.q_starts)[0] - 1,
+        )
+
+    def _launches(self, sizes: _Sizes, genome: Genome, binary: str) -> tuple[Launch, ...]:
+        number = partial(whole_gene, genome)
+        consumers, splits, tile = number("consumers"), number("splits"), number("tile_kv")
+        tiles = sizes.tiles(_ROWS * consumers)
+        attributes = LaunchAttributes(overlap=bool(genome["pdl"]))
+        stages = 2 * number("stages") * tile * sizes.head * _BYTES
+        queries = consumers * _ROWS * sizes.head * _BYTES
+        whole = Launch(
+            binary=binary,
+            symbol=SYMBOL,
+            grid=(tiles * sizes.kv_heads, splits, 1),
+            block=(128 * (consumers + 1), 1, 1),
+            shared_bytes=ALIGNMENT_BYTES + queries + stages + _BARRIERS_BYTES,
+            arguments=self._arguments(sizes, tiles, splits),
+            attributes=attributes,
+        )
+        if splits == 1:
+            return (whole,)
+        heads = sizes.total_q * sizes.q_heads
+        outputs = (TensorArgument(self.roles.out), TensorArgument(self.roles.lse))
+        join = Launch(
+            binary=binary,
+            symbol=JOIN,
+            grid=(-(-heads // _JOINED), 1, 1),
+            block=(32 * _JOINED, 1, 1),
+            arguments=(*_PARTIAL, *outputs, ScalarArgument(heads, "i32")),
+            attributes=attributes,
+        )
+        return (whole, join)
+
+    def _arguments(self, sizes: _Sizes, tiles: int, splits: int) -> tuple[Argument, ...]:
+        roles = self.roles
+        names = (roles.q, roles.k_cache, roles.v_cache, roles.q_starts, roles.kv_starts)
+        last = roles.last_pages or roles.kv_pages
+        outputs = (TensorArgument(roles.out), TensorArgument(roles.lse))
+        partial_results = _PARTIAL if splits > 1 else outputs
+        numbers = tuple(
+            ScalarArgument(value, "i32") for value in (sizes.sequences, sizes.total_q, tiles)
+        )
+        return (
+            *(TensorArgument(name) for name in (*names, roles.kv_pages, last)),
+            *outputs,
+            *partial_results,
+            *numbers,
+            InputArgument(roles.scale, "f32"),
+        )
+
+
+_PARTIAL = (ScratchArgument("parts"), ScratchArgument("part_sums"))
+
+
+def _scratch(sizes: _Sizes, splits: int) -> tuple[Scratch, ...]:
+    """Return what blocks leave for the joining kernel, float32."""
+    if splits == 1:
+        return ()
+    lines = splits * sizes.total_q * sizes.q_heads
+    return (
+        Scratch(name="parts", nbytes=4 * lines * sizes.head),
+        Scratch(name="part_sums", nbytes=4 * lines),
+    )
+
+
+def _tiles(device: DeviceLimits) -> tuple[Gene, ...]:
+    owner = Strategy.TENSOR_CORE
+    hopper = device.compute_capability[0] == 9
+    return (
+        Choice(
+            name="products",
+            options=("warpgroup", "warp") if hopper else ("warp",),
+            strategy=owner,
+            description="Products of warpgroups from shared memory, or of warps from registers.",
+        ),
+        Choice(
+            name="consumers",
+            options=(1, 2, 3),
+            strategy=owner,
+            description="Warpgroups of 64 rows each; one more gathers keys and values.",
+        ),
+        Choice(
+            name="tile_kv",
+            options=(32, 64, 96, 128, 160, 176, 192),
+            strategy=owner,
+            description="Keys of a step.",
+        ),
+    )
+
+
+def _rest(sizes: _Sizes) -> tuple[Gene, ...]:
+    line = 4 * sizes.total_q * sizes.q_heads * (sizes.head + 1)
+    splits = tuple(n for n in (1, 2, 4, 8, 16, 32) if n == 1 or n * line <= _MOST_SCRATCH_BYTES)
+    return (
+        Choice(
+            name="stages",
+            options=(1, 2, 3, 4),
+            strategy=Strategy.MEMORY,
+            description="Steps of keys and values in shared memory.",
+        ),
+        Choice(
+            name="splits",
+            options=splits,
+            strategy=Strategy.REDUCTION,
+            description="Blocks that share out the keys of a tile; a second kernel joins them.",
+        ),
+        Boolean(
+            name="overlap",
+            strategy=Strategy.FUSION,
+            description="The next scores are computed while weights are still being mixed.",
+        ),
+        Choice(
+            name="order",
+            options=("longest", "given"),
+            strategy=Strategy.SCHEDULING,
+            description="Tiles that see the most keys first, or as the sequences come.",
+        ),
+        Choice(
+            name="heads",
+            options=("first", "last"),
+            strategy=Strategy.SCHEDULING,
+            description="Whether neighbouring blocks differ in their head or in their tile.",
+        ),
+        Choice(
+            name="producer_registers",
+            options=(24, 40, 56),
+            strategy=Strategy.SCHEDULING,
+            description="Registers that a producer's thread keeps; consumers get the others.",
+        ),
+        Boolean(
+            name="pdl",
+            strategy=Strategy.SCHEDULING,
+            description="The kernel after this one may start before it ends.",
+        ),
+    )
+
+
+def _constraints(sizes: _Sizes, device: DeviceLimits, names: tuple[str, ...]) -> list[Constraint]:
+    room = device.shared_bytes - ALIGNMENT_BYTES - _BARRIERS_BYTES
+    row = sizes.head * _BYTES
+    # Scores, their narrowed form and the mixed values of a thread, beside some 40 others.
+    held = f"tile_kv * 3 // 4 + {sizes.head // 2} + 40"
+    texts = [
+        f"(consumers * {_ROWS} + 2 * stages * tile_kv) * {row} <= {room}",
+        f"{held} <= 240 or consumers == 1 and {held} <= 255",
+        f"consumers < 3 or {held} <= 160",
+    ]
+    return [ExpressionConstraint(text, names) for text in texts]
+
+
+_WIDE: dict[str, Allele] = {
+    "products": "warpgroup",
+    "consumers": 2,
+    "tile_kv": 128,
+    "stages": 2,
+    "overlap": True,
+    "producer_registers": 40,
+}
+_STARTS: tuple[dict[str, Allele], ...] = (
+    _WIDE,
+    {**_WIDE, "overlap": False},
+    {**_WIDE, "consumers": 1, "splits": 8},
+    {**_WIDE, "consumers": 1, "splits": 4, "tile_kv": 64},
+    {**_WIDE, "consumers": 1, "tile_kv": 64},
+    {**_WIDE, "consumers": 3, "tile_kv": 64},
+)

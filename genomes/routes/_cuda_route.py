@@ -1,0 +1,162 @@
+"""CudaRoute: what the routes of packaged CUDA C++ sources share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from kernelarc.genomes._alleles import Allele
+from kernelarc.genomes._errors import InputError
+from kernelarc.genomes._gene import Gene, When
+from kernelarc.genomes._genes import Choice
+from kernelarc.genomes._genome import Genome
+from kernelarc.genomes._operators import Operator
+from kernelarc.genomes._records import Proposal
+from kernelarc.genomes._space import Space
+from kernelarc.genomes._strategies import Strategy
+from kernelarc.genomes.kernels import (
+    Argument,
+    Build,
+    KernelRoute,
+    Launch,
+    LaunchAttributes,
+    LaunchPlan,
+    code_hash,
+)
+from kernelarc.genomes.kernels._plan import PLAIN, Triple
+from kernelarc.genomes.routes._cuda_source import configured, sources_hash
+from kernelarc.genomes.routes._nvrtc import compile_cuda, nvrtc_missing, nvrtc_version
+
+CUDA_ROUTE = "cuda"
+ALIGNMENT_BYTES = 1024
+"""Swizzled tiles start on such addresses; dynamic shared memory may start anywhere."""
+
+
+class CudaRoute(KernelRoute):
+    """A route whose kernels are packaged CUDA C++ sources with genes as macros.
+
+    Args:
+        operator: What it implements.
+    """
+
+    name = CUDA_ROUTE
+    files: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+
+    def missing(self) -> str | None:
+        """Say that NVRTC is not there, or None."""
+        return nvrtc_missing()
+
+    def identity(self) -> Mapping[str, str]:
+        """Return NVRTC's version and the hash of the sources."""
+        return {"nvrtc": nvrtc_version(), "sources": sources_hash(*self.files)}
+
+
+def one_kernel(
+    source: str,
+    macros: Mapping[str, str],
+    arch: str,
+    *,
+    symbol: str,
+    grid: Triple,
+    threads: int,
+    arguments: tuple[Argument, ...],
+    shared_bytes: int = 0,
+    attributes: LaunchAttributes = PLAIN,
+    options: tuple[str, ...] = (),
+    aliases: Mapping[str, str] | None = None,
+) -> Build:
+    """Compile one kernel and return the build that launches it once.
+
+    Args:
+        source: Text without its macros.
+        macros: By name.
+        arch: For which architecture.
+        symbol: The kernel.
+        grid: Blocks.
+        threads: Of a block, along x.
+        arguments: In the order of its parameters.
+        shared_bytes: Dynamic shared memory.
+        attributes: How it is launched.
+        options: NVRTC's.
+        aliases: Outputs that are written into an input's buffer.
+
+    Raises:
+        BuildError: It does not compile.
+    """
+    text = configured(source, macros)
+    code = compile_cuda(text, arch, options)
+    binary = code_hash(code.cubin)
+    launch = Launch(
+        binary=binary,
+        symbol=symbol,
+        grid=grid,
+        block=(threads, 1, 1),
+        shared_bytes=shared_bytes,
+        arguments=arguments,
+        attributes=attributes,
+    )
+    return Build(
+        plan=LaunchPlan(steps=(launch,), aliases=dict(aliases or {})),
+        binaries={binary: code.cubin},
+        kernels=(code.report(symbol, threads=threads, shared_bytes=shared_bytes),),
+        arch=arch,
+        source=text,
+    )
+
+
+def whole_gene(genome: Genome, name: str) -> int:
+    """Return the whole number (or 0 and 1 for a truth) at a gene.
+
+    Raises:
+        InputError: Something else stands there.
+    """
+    value = genome[name]
+    if not isinstance(value, int):
+        raise InputError(f"gene {name!r} is a whole number, not {value!r}")
+    return int(value)
+
+
+def started(space: Space, starts: Sequence[Mapping[str, Allele]]) -> tuple[Proposal, ...]:
+    """Return the legal genomes among some starts, each once.
+
+    A gene that a start does not name, or that does not have its allele here, holds its first one.
+    """
+    found: dict[str, Proposal] = {}
+    for start in starts:
+        alleles = {
+            gene.name: start[gene.name]
+            if gene.name in start and gene.contains(start[gene.name])
+            else gene.at(0)
+            for gene in space.genes
+        }
+        if space.violation(alleles) is None:
+            genome = space.genome(alleles)
+            found[genome.fingerprint] = Proposal(genome=genome, mutation="default")
+    return tuple(found.values())
+
+
+def register_genes(caps: tuple[int, ...], blocks: tuple[int, ...]) -> tuple[Gene, ...]:
+    """Return the genes that bound a thread's registers: a cap, or how many blocks must fit.
+
+    Args:
+        caps: Alleles of the cap; 0 is none.
+        blocks: Alleles of the blocks that a multiprocessor must hold at once.
+    """
+    return (
+        Choice(
+            name="max_registers",
+            options=(0, *caps),
+            strategy=Strategy.SCHEDULING,
+            description="Most registers of a thread; 0: as min_blocks says.",
+        ),
+        Choice(
+            name="min_blocks",
+            options=blocks,
+            strategy=Strategy.SCHEDULING,
+            when=When("max_registers", (0,)),
+            description="Blocks that a multiprocessor must hold at once: bounds the registers.",
+        ),
+    )
