@@ -26,6 +26,9 @@ _TARGET_FLAGS = (
         help="One workload; repeat it for a campaign over several.",
     ),
     click.option("--option", multiple=True, metavar="NAME=VALUE", help="An operator's option."),
+    click.option(
+        "--routes", metavar="A,B", help="The routes that take part (default: all that can)."
+    ),
     click.option("--pin", multiple=True, metavar="GENE=VALUE", help="Hold a gene at one allele."),
 )
 

@@ -25,6 +25,7 @@ _KEYS: Mapping[str, tuple[str, kinds.Reader]] = MappingProxyType(
         "set": ("axes", kinds.table(kinds.whole(1, kinds.LARGEST_AXIS))),
         "workload": ("workloads", kinds.tables(kinds.whole(1, kinds.LARGEST_AXIS))),
         "option": ("options", kinds.table(kinds.option)),
+        "routes": ("routes", kinds.optional(kinds.names(kinds.text, least=1))),
         "pin": ("pins", kinds.table(kinds.allele)),
         "seed_genome": ("seed_genomes", kinds.paths),
         "strategy": ("strategies", kinds.table(kinds.one_of(_ISLANDS, "strategy"))),
@@ -64,6 +65,7 @@ class CampaignSettings:
         axes: Axes of the operator by name, in place of its default workload's.
         workloads: One table of axes for each workload; ``axes`` holds for all of them.
         options: Options of the operator, such as ``residual``.
+        routes: The routes that take part, by name; None is all that serve the target here.
         pins: Genes held at one allele, as text; read against the space when the campaign starts.
         seed_genomes: JSON files ``{"route": ..., "genome": {...}}`` that are tried first.
         strategies: Which strategy owns a gene, where the rule should not decide.
@@ -94,6 +96,7 @@ class CampaignSettings:
     axes: Mapping[str, int] = field(default_factory=dict)
     workloads: tuple[Mapping[str, int], ...] = ()
     options: Mapping[str, bool | int | str] = field(default_factory=dict)
+    routes: tuple[str, ...] | None = None
     pins: Mapping[str, str] = field(default_factory=dict)
     seed_genomes: tuple[Path, ...] = ()
     strategies: Mapping[str, str] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def workload_spaces(
     session: Session, settings: CampaignSettings, workload: Workload
 ) -> dict[str, Space]:
     """Return one workload's spaces by route. Errors as in ``campaign_spaces``."""
-    spaces = session.spaces(workload)
+    spaces = _chosen(session.spaces(workload), settings.routes)
     genes = sorted({name for space in spaces.values() for name in space.names})
     for what, named in (("pin", settings.pins), ("strategy", settings.strategies)):
         for gene in named:
@@ -43,6 +43,15 @@ def workload_spaces(
         if space.size().legal == 0:
             space.sample(np.random.default_rng(0))  # raises, and says which constraint is to blame
     return chosen
+
+
+def _chosen(spaces: Mapping[str, Space], routes: Sequence[str] | None) -> Mapping[str, Space]:
+    if routes is None:
+        return spaces
+    for name in routes:
+        if name not in spaces:
+            raise InputError(f"routes: no route {name!r} here{nearest(name, spaces)}")
+    return {name: spaces[name] for name in routes}
 
 
 def _of(space: Space, owners: Mapping[str, Strategy]) -> dict[str, Strategy]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernelarc.bench import CpuDevice, Device, ReplayDevice
 from kernelarc.bench.cuda import CudaDevice
+from kernelarc.bench.kernels import KernelDevice
 from kernelarc.engine._settings import CampaignSettings
 from kernelarc.genomes import (
     MATMUL,
@@ -73,7 +74,7 @@ def resolve_target(settings: CampaignSettings) -> Target:
             f"unknown target {name!r}: neither an operator{nearest(name, target_names())} "
             f"nor a file"
         )
-    device = _device(_device_name(settings))
+    device = _device(_device_name(settings), settings.routes)
     return Target(device, _named(settings, on_gpu=isinstance(device, CudaDevice)))
 
 
@@ -87,7 +88,7 @@ def device_for(settings: CampaignSettings) -> Device:
     name = settings.target
     if name not in target_names() and not _is_problem(name) and _is_path(name):
         return ReplayDevice(Path(name))
-    return _device(_device_name(settings))
+    return _device(_device_name(settings), settings.routes)
 
 
 def _is_path(name: str) -> bool:
@@ -105,13 +106,13 @@ def _device_name(settings: CampaignSettings) -> str:
     return settings.device or ("cpu" if settings.target in builtin_operators() else FIRST_GPU)
 
 
-def _device(name: str) -> Device:
+def _device(name: str, routes: Sequence[str] | None = None) -> Device:
     if name == "cpu":
         return CpuDevice()
     if "," in name:
         raise InputError(f"device {name!r}: a campaign runs on one device")
     if name.partition(":")[0] == "cuda":
-        return CudaDevice(name)
+        return KernelDevice(name, only=routes)
     raise InputError(f"unknown device {name!r}{nearest(name, DEVICES)}")
 
 
@@ -173,7 +174,7 @@ def _served(settings: CampaignSettings, problem: Problem) -> Target:
             f"recognised as a matrix product, nor its tensors as another operator with routes; "
             f"give a kernel of your own as the target"
         )
-    device = _device(_device_name(settings))
+    device = _device(_device_name(settings), settings.routes)
     if not isinstance(device, CudaDevice):
         raise InputError(f"{name}: a problem folder runs on cuda:N")
     operator = problem.operator if product is None else product

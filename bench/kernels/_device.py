@@ -10,7 +10,7 @@ from kernelarc.bench._session import Session
 from kernelarc.bench.cuda import CudaDevice, demand_parts
 from kernelarc.bench.cuda._protocol import WorkerGoneError
 from kernelarc.bench.kernels._session import KernelSession
-from kernelarc.genomes import MissingPartError, Problem, StoppedError
+from kernelarc.genomes import LT_ROUTE, MissingPartError, Problem, StoppedError
 from kernelarc.genomes.kernels import KernelRoute, kernel_routes
 
 
@@ -22,7 +22,7 @@ class KernelDevice(CudaDevice):
     Args:
         name: ``"cuda:0"``; ``"cuda"`` is the first one.
         routes: One's own, in place of the packaged ones.
-        library: Whether cuBLASLt takes part where the job is a matrix product.
+        only: Names of the routes that may take part, ``cublaslt`` included; None is all.
         processes: Compile processes; one a core if None.
 
     Raises:
@@ -34,23 +34,25 @@ class KernelDevice(CudaDevice):
         name: str = "cuda:0",
         routes: Sequence[KernelRoute] | None = None,
         *,
-        library: bool = True,
+        only: Sequence[str] | None = None,
         processes: int | None = None,
     ) -> None:
         super().__init__(name)
         self._routes = None if routes is None else tuple(routes)
-        self._library, self._processes = library, processes
+        self._only, self._processes = only, processes
 
     def routes(self, problem: Problem) -> tuple[KernelRoute, ...]:
         """Return the routes that serve a problem and can be built here.
 
         Raises:
-            MissingPartError: One's own routes lack what builds them.
+            MissingPartError: The routes that were asked for lack what builds them.
         """
         chosen = kernel_routes(problem.operator) if self._routes is None else self._routes
+        chosen = tuple(r for r in chosen if self._only is None or r.name in self._only)
         missing = {route.name: route.missing() for route in chosen}
         able = tuple(route for route in chosen if missing[route.name] is None)
-        if chosen and not able and self._routes is not None:
+        asked = self._routes is not None or self._only is not None
+        if chosen and not able and asked:
             raise MissingPartError(str(next(iter(missing.values()))))
         return able
 
@@ -73,7 +75,7 @@ class KernelDevice(CudaDevice):
                 lock=lock,
                 artefacts=artefacts,
                 processes=self._processes,
-                library=self._library,
+                library=self._only is None or LT_ROUTE in self._only,
             )
         except (WorkerGoneError, TimeoutError) as error:
             lock.release()

@@ -49,8 +49,10 @@ from kernelarc.genomes import (
     Environment,
     Evaluation,
     Genome,
+    GridHint,
     InputError,
     LtRow,
+    MatmulJob,
     Problem,
     Proposal,
     Space,
@@ -64,6 +66,7 @@ from kernelarc.genomes.kernels import Build, KernelRoute
 _AHEAD = 3
 _MOST_BUILDS = 512
 _HEURISTICS = 12
+_FINALISTS = 8
 _PAUSE_S = 5.0
 
 
@@ -104,7 +107,7 @@ class KernelSession(Session):
         self._routes = {route.name: route for route in routes}
         self._places = {w.fingerprint: i for i, w in enumerate(problem.workloads)}
         self._tasks = [_task(problem, workload) for workload in problem.workloads]
-        self._products = [library and _is_product(problem, w) for w in problem.workloads]
+        self._products = [library and _product(problem, w) is not None for w in problem.workloads]
         self._line = DeviceLine(name, ordinal, self._tasks, seed)
         self._pool: CompilePool | None = None
         try:
@@ -116,7 +119,8 @@ class KernelSession(Session):
         except BaseException:
             self._line.close()
             raise
-        self.window, self.lag = max(16, 2 * cores), 1
+        self.window, self.lag = max(16, 2 * cores), 2
+        self.sifts, self.finalists, self.patience = any(self._products), _FINALISTS, 2
         self._spaces: dict[int, dict[str, Space]] = {}
         self._domains: dict[int, tuple[DomainReply, CublasLtSpace]] = {}
         self._waiting: dict[int, tuple[Candidate, float | None]] = {}
@@ -168,7 +172,10 @@ class KernelSession(Session):
     def _domain(self, place: int) -> tuple[DomainReply, CublasLtSpace]:
         if place not in self._domains:
             reply: DomainReply = self._line.ask("domain", workload=place)
-            self._domains[place] = reply, CublasLtSpace(reply.domain)
+            job = _product(self.problem, self.problem.workloads[place])
+            assert job is not None
+            hint = GridHint.of(job, self._reply.limits.multiprocessors)
+            self._domains[place] = reply, CublasLtSpace(reply.domain, hint)
         return self._domains[place]
 
     def seeds(self, workload: Workload) -> tuple[Proposal, ...]:
@@ -484,6 +491,10 @@ class KernelSession(Session):
             "device_worker_busy": f"{self._line.busy_s / wall:.2f}",
         }
 
+    def idle_s(self) -> float:
+        """Return for how long the worker had nothing to do, and start counting anew."""
+        return float(self._line.ask("idle"))
+
     def roofline(self) -> Mapping[str, float]:
         """Measure copy bandwidth and matrix rate; takes about half a second."""
         measured: Mapping[str, float] = self._line.ask("roofline")
@@ -511,9 +522,9 @@ def _task(problem: Problem, workload: Workload) -> KernelTask:
     )
 
 
-def _is_product(problem: Problem, workload: Workload) -> bool:
+def _product(problem: Problem, workload: Workload) -> MatmulJob | None:
     try:
         job = matmul_job(problem.operator, workload, axis_values(problem.operator, workload))
     except InputError:
-        return False
-    return job is not None and not job.scaled
+        return None
+    return None if job is None or job.scaled else job

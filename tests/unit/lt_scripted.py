@@ -111,6 +111,9 @@ class FormulaWorker:
 class ScriptedDevice(CudaDevice):
     """The device itself, but for what it needs installed. Patch the worker beside it."""
 
+    def __init__(self, name: str = "cuda:0", **_: Any) -> None:
+        super().__init__(name)
+
     def environment(self) -> Environment:
         return FormulaWorker(0).environment()
 

@@ -29,7 +29,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("table") / "lt.db"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_session, "WorkerProcess", FormulaWorker)
-        patch.setattr(_targets, "CudaDevice", ScriptedDevice)
+        patch.setattr(_targets, "KernelDevice", ScriptedDevice)
         patch.setenv("KERNELARC_LOCK_DIR", str(path.parent))
         settings = CampaignSettings(
             target="matmul",
@@ -88,7 +88,7 @@ def test_the_table_says_all_that_a_call_needs(table: Path) -> None:
 def test_where_nothing_is_faster_the_heuristic_is_exported(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_session, "WorkerProcess", FormulaWorker)
-        patch.setattr(_targets, "CudaDevice", ScriptedDevice)
+        patch.setattr(_targets, "KernelDevice", ScriptedDevice)
         path = str(tmp_path / "one.db")
         pins = {"algo": "700", "tile_n": "40", "custom": "2", "splitk": "1", "cluster_n": "5"}
         run(

@@ -21,7 +21,7 @@ SHAPES = (128, 256, 512)
 @pytest.fixture(autouse=True)
 def scripted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(_session, "WorkerProcess", FormulaWorker)
-    monkeypatch.setattr(_targets, "CudaDevice", ScriptedDevice)
+    monkeypatch.setattr(_targets, "KernelDevice", ScriptedDevice)
     monkeypatch.chdir(tmp_path)
 
 
@@ -75,7 +75,7 @@ import sys
 from kernelarc.bench.cuda import _session
 from kernelarc.engine import CampaignSettings, _targets, run
 from tests.unit.lt_scripted import FormulaWorker, ScriptedDevice
-_session.WorkerProcess, _targets.CudaDevice = FormulaWorker, ScriptedDevice
+_session.WorkerProcess, _targets.KernelDevice = FormulaWorker, ScriptedDevice
 result = run(CampaignSettings(target="matmul", axes={"N": 64, "K": 512, "M": 96}, budget=20))
 assert result.status == "finished" and result.bests
 assert not {"cupy", "nvmath", "cuda", "torch"} & {name.partition(".")[0] for name in sys.modules}
