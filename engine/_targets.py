@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kernelarc.bench import CpuDevice, Device, ReplayDevice
 from kernelarc.bench.cuda import CudaDevice
+from kernelarc.bench.kernelfile import kernel_target, names_kernel_file
 from kernelarc.bench.kernels import KernelDevice
 from kernelarc.engine._settings import CampaignSettings
 from kernelarc.genomes import (
@@ -66,6 +67,8 @@ def resolve_target(settings: CampaignSettings) -> Target:
     if name in packaged_problems():
         return _served(settings, packaged_problem(name, _shapes(settings)))
     if name not in target_names():
+        if names_kernel_file(name):
+            return _kernel_file(settings)
         if _is_problem(name):
             return _folder(settings)
         if _is_path(name):
@@ -86,6 +89,8 @@ def device_for(settings: CampaignSettings) -> Device:
         MissingPartError: The device or toolchain is missing.
     """
     name = settings.target
+    if name not in target_names() and names_kernel_file(name):
+        return _kernel_file(settings).device
     if name not in target_names() and not _is_problem(name) and _is_path(name):
         return ReplayDevice(Path(name))
     return _device(_device_name(settings), settings.routes)
@@ -180,6 +185,16 @@ def _served(settings: CampaignSettings, problem: Problem) -> Target:
     operator = problem.operator if product is None else product
     recognised = Problem(operator=operator, workloads=problem.workloads)
     return Target(device, _distinct(with_job_options(recognised, settings.options)))
+
+
+def _kernel_file(settings: CampaignSettings) -> Target:
+    """Read a user's kernel: its problem, and the one route that builds it."""
+    name = settings.device or FIRST_GPU
+    if name.partition(":")[0] != "cuda":
+        raise InputError(f"{settings.target}: a kernel file runs on cuda:N, not on {name!r}")
+    found = kernel_target(settings.target, _tables(settings))
+    problem = _distinct(with_job_options(found.problem, settings.options))
+    return Target(KernelDevice(name, [found.route], only=settings.routes), problem)
 
 
 def _recording(settings: CampaignSettings) -> Target:

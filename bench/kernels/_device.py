@@ -23,6 +23,8 @@ class KernelDevice(CudaDevice):
         name: ``"cuda:0"``; ``"cuda"`` is the first one.
         routes: One's own, in place of the packaged ones.
         only: Names of the routes that may take part, ``cublaslt`` included; None is all.
+        library: Whether cuBLASLt takes part in matrix products; None is yes, but for one's own
+            routes and where ``only`` leaves it out.
         processes: Compile processes; one a core if None.
 
     Raises:
@@ -35,11 +37,15 @@ class KernelDevice(CudaDevice):
         routes: Sequence[KernelRoute] | None = None,
         *,
         only: Sequence[str] | None = None,
+        library: bool | None = None,
         processes: int | None = None,
     ) -> None:
         super().__init__(name)
         self._routes = None if routes is None else tuple(routes)
         self._only, self._processes = only, processes
+        # Who brings routes of one's own compares those; who names routes says so.
+        usual = routes is None if only is None else LT_ROUTE in only
+        self._library = usual if library is None else library
 
     def routes(self, problem: Problem) -> tuple[KernelRoute, ...]:
         """Return the routes that serve a problem and can be built here.
@@ -75,7 +81,7 @@ class KernelDevice(CudaDevice):
                 lock=lock,
                 artefacts=artefacts,
                 processes=self._processes,
-                library=self._only is None or LT_ROUTE in self._only,
+                library=self._library,
             )
         except (WorkerGoneError, TimeoutError) as error:
             lock.release()

@@ -10,6 +10,8 @@ from kernelarc.genomes import Genome, LtRow, Operator, Workload
 from kernelarc.genomes.kernels import Build, DeviceLimits, KernelRoute
 
 FIRST_HEURISTIC, TORCH_EAGER = "first heuristic", "torch eager"
+OWN_CONFIGURATION, OWN_SEED = "own configuration", "own"
+"""The baseline of a route whose first seed is what the user runs today, and how that is marked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

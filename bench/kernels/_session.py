@@ -31,6 +31,8 @@ from kernelarc.bench.kernels._compile_pool import CompilePool, Order
 from kernelarc.bench.kernels._line import CONTEST_S, DeviceLine, Flight, LostQuestionError
 from kernelarc.bench.kernels._messages import (
     FIRST_HEURISTIC,
+    OWN_CONFIGURATION,
+    OWN_SEED,
     BaselineContender,
     BuildReply,
     Contender,
@@ -383,7 +385,7 @@ class KernelSession(Session):
         contenders, failures = self._contenders(place, genomes)
         if baseline and (name := self.baseline_name(workload)) is not None:
             names.append(f"baseline:{name}")
-            contenders[len(genomes)] = BaselineContender(name)
+            self._add_baseline(place, name, len(genomes), contenders, failures)
         order = sorted(contenders)
         answer = self._contested(place, [contenders[i] for i in order], rounds)
         if answer is None:
@@ -404,6 +406,34 @@ class KernelSession(Session):
             samples=samples,
             failures={names[i]: failure for i, failure in failures.items()},
         )
+
+    def _add_baseline(
+        self,
+        place: int,
+        name: str,
+        column: int,
+        contenders: dict[int, Contender],
+        failures: dict[int, str],
+    ) -> None:
+        own = self._own(place)
+        if own is None or name != OWN_CONFIGURATION:
+            contenders[column] = BaselineContender(name)
+            return
+        build = self.build(place, own)
+        if isinstance(build, str):
+            failures[column] = build
+        else:
+            contenders[column] = PlanContender(build)
+
+    def _own(self, place: int) -> Genome | None:
+        """Return what the user runs today, where a route knows it."""
+        workload = self.problem.workloads[place]
+        for name, route in self._routes.items():
+            if name in self.spaces(workload):
+                for proposal in route.seeds(workload, self._reply.limits)[:1]:
+                    if proposal.mutation == OWN_SEED:
+                        return proposal.genome
+        return None
 
     def _contenders(
         self, place: int, genomes: Sequence[Genome]
@@ -473,8 +503,10 @@ class KernelSession(Session):
             return answer
 
     def baseline_name(self, workload: Workload) -> str | None:
-        """Name the library's first heuristic, or torch's eager mode where the reference is its."""
+        """Name what the user would run: the own configuration, the library's choice, or torch."""
         place = self._place(workload)
+        if self._own(place) is not None:
+            return OWN_CONFIGURATION
         name = self._reply.baselines.get(place)
         if name == FIRST_HEURISTIC and self._products[place]:
             return name if self._domain(place)[0].baseline is not None else None

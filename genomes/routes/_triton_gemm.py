@@ -16,7 +16,6 @@ from kernelarc.genomes._operators import Operator, Workload
 from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes.kernels import (
-    Build,
     DeviceLimits,
     KernelRoute,
     Scratch,
@@ -25,7 +24,7 @@ from kernelarc.genomes.kernels import (
 )
 from kernelarc.genomes.routes._matmul import MatmulJob, matmul_job
 from kernelarc.genomes.routes._matmul_roles import matmul_roles
-from kernelarc.genomes.triton import Descriptor, Pointer, TritonCall, build_of
+from kernelarc.genomes.triton import Descriptor, Pointer, TritonCall
 from kernelarc.genomes.triton._packaged import PackagedTritonRoute
 
 ROUTE = "triton"
@@ -83,22 +82,22 @@ class TritonGemm(PackagedTritonRoute):
 
     # Building
 
-    def build(self, workload: Workload, genome: Genome, arch: str) -> Build:
-        """Compile the product, and what adds its parts where k is split."""
-        job = self._job(workload)
-        device = DeviceLimits.of_arch(arch)
-        shape = _Shape(self.operator, workload, job, genome)
+    def calls(self, workload: Workload, genome: Genome, arch: str) -> list[TritonCall]:
+        """Return the product, and what adds its parts where k is split."""
+        shape = _Shape(self.operator, workload, self._job(workload), genome)
         if int(genome["split_k"]) > 1:  # type: ignore[arg-type]
-            calls = [
+            return [
                 shape.partial(self.kernel("partial_product")),
                 shape.gathered(self.kernel("gathered")),
             ]
-        else:
-            calls = [shape.whole(self.kernel("product"), device)]
-        aliases = {}
+        return [shape.whole(self.kernel("product"), DeviceLimits.of_arch(arch))]
+
+    def aliases(self, workload: Workload, genome: Genome) -> dict[str, str]:
+        """Return the output that lies in the residual's buffer, where it does."""
+        shape = _Shape(self.operator, workload, self._job(workload), genome)
         if genome.get("aliased", False) is True and shape.residual is not None:
-            aliases = {shape.out: shape.residual}
-        return build_of(calls, arch, aliases)
+            return {shape.out: shape.residual}
+        return {}
 
 
 # Genes
@@ -209,10 +208,11 @@ def _constraints(
 ) -> tuple[Constraint, ...]:
     shared = device.shared_bytes
     most_regs = device.registers_multiprocessor
+    stage = "(block_m + block_n) * block_k * 2 // num_ctas"
     texts = [
         # Two factors of two bytes for every stage, shared out over a cluster.
-        f"loop_stages > 0 or num_stages * (block_m + block_n) * block_k * 2 // num_ctas <= {shared}",
-        f"loop_stages * (block_m + block_n) * block_k * 2 // num_ctas <= {shared}",
+        f"loop_stages > 0 or num_stages * {stage} <= {shared}",
+        f"loop_stages * {stage} <= {shared}",
         "block_m * block_n <= 6144 * num_warps",
         f"maxnreg * num_warps * 32 <= {most_regs}",
         "maxnreg == 0 or block_m * block_n // (num_warps * 32) + 24 <= maxnreg",
