@@ -67,8 +67,7 @@ class TritonFileRoute(KernelRoute):
 
     def build(self, workload: Workload, genome: Genome, arch: str) -> Build:
         """Compile what the launch function launches for a genome."""
-        module = _module(self.path, self.content)
-        said = the_declaration(module, self.declaration)
+        module, said = self.opened()
         clears: list[Clear] = []
         calls = traced(
             module,
@@ -79,6 +78,15 @@ class TritonFileRoute(KernelRoute):
             clears=clears,
         )
         return build_of(calls, arch, aliases=said.in_place)
+
+    def opened(self) -> tuple[ModuleType, TritonKernel]:
+        """Import the file, once a process; return it and its declaration.
+
+        Raises:
+            BuildError: The file has changed since it was read, or raises.
+        """
+        module = _module(self.path, self.content)
+        return module, the_declaration(module, self.declaration)
 
     def identity(self) -> Mapping[str, str]:
         """Return Triton's version and the file's content."""

@@ -7,7 +7,7 @@
   ExpressionConstraint, PredicateConstraint, Genome
 - a problem and a route of one's own: Operator, Axis, TensorSpec, Workload, Problem, Tolerance,
   Route, CpuDevice, builtin_operators, builtin_problem, load_problem
-- a Triton kernel of one's own: TritonKernel
+- a Triton kernel of one's own: TritonKernel, autotune
 - records: Candidate, Conclusion, ConclusionKind, Estimate, Evaluation, GeneChange, Judged,
   Measurement, Status, Strategy, Verdict
 - errors: KernelarcError, InputError, MissingPartError, NothingValidError, StoppedError
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         run,
         verify,
     )
+    from kernelarc.engine.tuning import autotune
     from kernelarc.genomes import (
         Axis,
         Boolean,
@@ -116,6 +117,7 @@ __all__ = [
     "Verdict",
     "When",
     "Workload",
+    "autotune",
     "builtin_operators",
     "builtin_problem",
     "load_problem",
@@ -132,6 +134,7 @@ _ELSEWHERE = {
     "CpuDevice": "bench",
     "Route": "genomes.routes",
     "TritonKernel": "genomes.triton",
+    "autotune": "engine.tuning",
     "StoreReader": "storage",
     "open_store": "storage",
     **dict.fromkeys(("BestResult", "CampaignResult", "CampaignSettings"), "engine"),

@@ -1,0 +1,395 @@
+"""The decorator that stands for Triton's: what travels, who searches, what is read."""
+
+from __future__ import annotations
+
+import importlib.util
+import multiprocessing
+import pickle
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import kernelarc
+from kernelarc.bench.kernelfile import kernel_target
+from kernelarc.engine.tuning._calls import captured
+from kernelarc.engine.tuning._job import TuningJob
+from kernelarc.engine.tuning._known import look_up
+from kernelarc.engine.tuning._program import written_buffers
+from kernelarc.engine.tuning._searching import SearchFailedError, have_searched
+from kernelarc.engine.tuning._settings import Wishes, default_store, mode
+from kernelarc.engine.tuning._sharing import SharedTooLongError, one_at_a_time
+from kernelarc.engine.tuning._sources import kernel_source
+from kernelarc.engine.tuning._tables import Tabled, tabled
+from kernelarc.engine.tuning._travel import CannotTravelError
+from kernelarc.engine.tuning._writing import write_file
+from kernelarc.genomes import Gene, InputError, PowerOfTwo
+from kernelarc.genomes.kernels import DeviceLimits, TensorArgument
+from kernelarc.genomes.triton import imported, made_inputs
+
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="Triton is not installed"
+)
+HOPPER = DeviceLimits.of_arch("sm_90a")
+GENES: list[Gene] = [
+    PowerOfTwo(name="BLOCK", low=64, high=256),
+    PowerOfTwo(name="W", low=1, high=2),
+]
+
+
+class Tensor:
+    """A tensor of a program, over memory of this process: what a launch asks of one."""
+
+    def __init__(self, base: NDArray[Any], dtype: str | None = None) -> None:
+        self.base, self.dtype = base, f"torch.{dtype or base.dtype.name}"
+        self.shape = base.shape
+
+    def data_ptr(self) -> int:
+        return int(self.base.__array_interface__["data"][0])
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(step // self.base.itemsize for step in self.base.strides)
+
+    def as_strided(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+        size = self.base.itemsize
+        steps = [step * size for step in strides]
+        return Tensor(np.lib.stride_tricks.as_strided(self.base, shape, steps))
+
+    def detach(self) -> Tensor:
+        return self
+
+    cpu = detach
+
+    def numpy(self) -> NDArray[Any]:
+        return self.base
+
+
+def aligned(count: int, dtype: str = "float32") -> NDArray[Any]:
+    raw = np.zeros(count * np.dtype(dtype).itemsize + 64, dtype=np.uint8)
+    start = -raw.__array_interface__["data"][0] % 64
+    return raw[start : start + count * np.dtype(dtype).itemsize].view(dtype)
+
+
+# Calls
+
+
+def test_views_of_one_buffer_stay_views_of_one_buffer() -> None:
+    packed = aligned(3 * 64).reshape(64, 3 * 1)
+    flat = packed.reshape(-1)
+    named = {"q": Tensor(flat[0:100]), "k": Tensor(flat[64:160]), "n": 100, "s": 0.5, "mode": "a"}
+    call = captured(named)
+    (buffer,) = call.buffers
+    assert (buffer.name, buffer.elements, buffer.values) == ("q", 160, None)
+    assert {name: view.offset for name, view in call.views.items()} == {"q": 0, "k": 64}
+    assert dict(call.plain) == {"n": 100, "s": 0.5, "mode": "a"}
+
+
+def test_strides_decide_how_much_memory_a_tensor_spans() -> None:
+    wide = aligned(8 * 16).reshape(8, 16)[:, :4]
+    (buffer,) = captured({"x": Tensor(wide)}).buffers
+    assert buffer.elements == 7 * 16 + 4
+
+
+def test_whole_numbers_travel_with_their_values_and_floats_do_not() -> None:
+    index = aligned(32, "int32")
+    index[:] = np.arange(32)[::-1]
+    found = captured({"i": Tensor(index), "x": Tensor(aligned(32))}, zeroed=["x"]).buffers
+    assert found[0].values is not None
+    assert found[0].values.tolist() == list(range(31, -1, -1))
+    assert (found[1].values, found[1].zeroed) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"f": print}, "argument 'f' is a builtin_function_or_method"),
+        ({"x": Tensor(aligned(8)[1:])}, "argument 'x' is not 16-byte aligned"),
+        ({"x": Tensor(aligned(8)[::-1])}, "is empty or runs backwards"),
+        ({"x": Tensor(aligned(8), "complex64")}, "has the dtype complex64"),
+    ],
+)
+def test_what_cannot_travel_is_named(named: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(CannotTravelError, match=message):
+        captured(named)
+
+
+# Functions as tables
+
+
+def test_a_grid_is_called_for_the_genes_that_it_looks_at() -> None:
+    calls: list[int] = []
+
+    def grid(call: Mapping[str, Any]) -> tuple[int, ...]:
+        calls.append(call["BLOCK"])
+        return (call["n"] // call["BLOCK"], 2)
+
+    found = tabled("the grid", grid, {"n": 1024}, GENES, {"BLOCK": 64, "W": 1})
+    assert found.genes == ("BLOCK",)
+    assert found.rows == {(64,): (16, 2), (128,): (8, 2), (256,): (4, 2)}
+    assert len(calls) == 4
+
+
+def test_a_grid_that_looks_further_only_sometimes_is_asked_again() -> None:
+    def grid(call: Mapping[str, Any]) -> tuple[int]:
+        return (call["W"] if call["BLOCK"] > 64 else 7,)
+
+    found = tabled("the grid", grid, {}, GENES, {"BLOCK": 64, "W": 1})
+    assert found.genes == ("BLOCK", "W")
+    assert found.rows[64, 2] == (7,)
+    assert found.rows[128, 2] == (2,)
+
+
+def test_a_grid_that_is_no_value_or_looks_at_too_much_cannot_travel() -> None:
+    with pytest.raises(CannotTravelError, match="the grid gives a object"):
+        tabled("the grid", lambda call: object(), {}, GENES, {"BLOCK": 64, "W": 1})
+    with pytest.raises(CannotTravelError, match="raises for every combination"):
+        tabled("the grid", lambda call: 1 / 0, {}, GENES, {"BLOCK": 64, "W": 1})
+    many: list[Gene] = [PowerOfTwo(name=c, low=1, high=1 << 15) for c in "abcdef"]
+    with pytest.raises(CannotTravelError, match="depends on 16,777,216 combinations"):
+        tabled("the grid", lambda call: len(dict(call)), {}, many, dict.fromkeys("abcdef", 1))
+
+
+# Sources
+
+PROGRAM = """
+import math
+import triton
+import triton.language as lang
+from triton.language.extra import libdevice
+
+SCALE: lang.constexpr = lang.constexpr(3)
+SHIFT = lang.constexpr(4)
+
+def make():
+    hidden = lang.constexpr(5)
+
+    @triton.jit
+    def twice(x):
+        return x * 2 + hidden
+
+    @triton.jit(do_not_specialize=["n"])
+    def main_kernel(x, n, BLOCK: lang.constexpr):
+        at = lang.arange(0, BLOCK)
+        value = twice(lang.load(x + at)) + SHIFT
+        lang.store(x + at, libdevice.abs(value))
+
+    return main_kernel
+
+kernel = make()
+
+class Odd:
+    value = 1
+
+ODD = Odd()
+
+@triton.jit
+def uses_odd(x, BLOCK: lang.constexpr):
+    lang.store(x, ODD.value)
+"""
+
+
+@needs_triton
+def test_a_kernel_is_written_down_with_what_it_uses(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    module = imported(path, "program_under_test")
+    text = kernel_source(module.kernel)
+    assert "import triton.language as lang" in text
+    assert "hidden = tl.constexpr(5)" in text
+    assert "@triton.jit(do_not_specialize=['n'])\ndef main_kernel" in text
+    assert text.index("def twice") < text.index("def main_kernel")
+    assert "Odd" not in text
+    (tmp_path / "again.py").write_text(text)
+    again = imported(tmp_path / "again.py", "written_again").main_kernel
+    assert [p.name for p in again.params] == ["x", "n", "BLOCK"]
+    assert again.params[1].do_not_specialize
+    with pytest.raises(CannotTravelError, match="'uses_odd' uses 'ODD', a Odd"):
+        kernel_source(module.uses_odd)
+
+
+# Jobs as kernel files
+
+KERNEL = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def gather_add(x, index, out, n, FACTOR: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    i = tl.load(index + at, mask=inside, other=0)
+    old = tl.load(out + at, mask=inside)
+    tl.store(out + at, old + FACTOR * tl.load(x + i, mask=inside), mask=inside)
+"""
+
+
+def job(source: str) -> TuningJob:
+    index = aligned(1000, "int32")
+    index[:] = np.arange(1000)[::-1]
+    named = {"x": Tensor(aligned(1000)), "index": Tensor(index), "out": Tensor(aligned(1000))}
+    genes = (
+        PowerOfTwo(name="BLOCK", low=64, high=256),
+        PowerOfTwo(name="num_warps", low=1, high=4),
+    )
+    first = {"BLOCK": 128, "num_warps": 4}
+    return TuningJob(
+        kernel="gather_add",
+        source=source,
+        key={"n": 1000, "x.dtype": "torch.float32"},
+        call=captured({**named, "n": 1000, "FACTOR": 2}),
+        grid=tabled("the grid", lambda c: (-(-1000 // c["BLOCK"]),), {}, genes, first),
+        computed={"EVEN": tabled("EVEN", lambda c: 1000 % c["BLOCK"] == 0, {}, genes, first)},
+        genes=genes,
+        seeds=(first,),
+        pruned=None,
+        arch="sm_90a",
+        device="cuda:0",
+        device_model="Some GPU",
+    )
+
+
+@needs_triton
+def test_a_job_becomes_a_kernel_file_whose_genomes_compile(tmp_path: Path) -> None:
+    order = pickle.loads(pickle.dumps(job(KERNEL)))
+    path = tmp_path / "kernels" / "gather_add.py"
+    written = written_buffers(order, path)
+    assert written == {"out"}
+    write_file(order, written, path)
+    target = kernel_target(str(path))
+    (workload,) = target.problem.workloads
+    assert dict(workload.axes) == {"n": 1000}
+    assert [spec.name for spec in target.problem.operator.outputs] == ["out"]
+    space = target.route.space(workload, HOPPER)
+    assert space.size().legal == 9
+    build = target.route.build(workload, space.genome({"BLOCK": 256, "num_warps": 2}), "sm_90a")
+    (launch,) = build.plan.launches
+    assert launch.grid == (4, 1, 1)
+    assert launch.arguments[:3] == tuple(TensorArgument(n) for n in ("x", "index", "out"))
+    assert dict(build.plan.aliases) == {"out": "out_before"}
+    made = made_inputs(str(path), "KERNEL", {"n": 1000})
+    assert made["index"][:3].tolist() == [999, 998, 997]
+    assert made["x"].std() > 0.5
+
+
+def test_a_job_s_identity_is_its_key_and_code_not_its_sizes() -> None:
+    one = job("def gather_add(): ...")
+    assert one.identity == job("def gather_add(): ...").identity
+    assert one.axes == {"n": 1000}
+    for changed in (
+        replace(one, source="def gather_add(): pass"),
+        replace(one, key={"n": 1001}),
+        replace(one, device_model="Another GPU"),
+        replace(one, genes=one.genes[:1]),
+    ):
+        assert changed.identity != one.identity
+    assert replace(one, call=captured({"n": 7}), grid=Tabled(genes=(), rows={(): 1})).identity == (
+        one.identity
+    )
+
+
+# Settings
+
+
+def test_wishes_are_checked_when_the_program_starts() -> None:
+    assert Wishes().evaluations == 200
+    assert (Wishes(budget="30s").seconds, Wishes(budget="30s").evaluations) == (30.0, None)
+    for wrong in ({"budget": 0}, {"budget": "30"}, {"budget": "xs"}, {"space": "all"}):
+        with pytest.raises(InputError, match="autotune: "):
+            Wishes(**wrong)
+
+
+def test_where_a_store_stands_and_what_may_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    monkeypatch.delenv("KERNELARC_AUTOTUNE_STORE", raising=False)
+    assert default_store() == "/cache/kernelarc/autotune.db"
+    monkeypatch.setenv("KERNELARC_AUTOTUNE_STORE", "/elsewhere/a.db")
+    assert default_store() == "/elsewhere/a.db"
+    assert Wishes(store="b.db").place() == str(Path("b.db").absolute())
+    assert mode() == "search"
+    monkeypatch.setenv("KERNELARC_AUTOTUNE", "READ")
+    assert mode() == "read"
+    monkeypatch.setenv("KERNELARC_AUTOTUNE", "nonsense")
+    assert mode() == "search"
+
+
+def test_a_store_that_is_not_there_knows_nothing(tmp_path: Path) -> None:
+    assert look_up(str(tmp_path / "absent.db"), "abc", "Some GPU") is None
+    (tmp_path / "broken.db").write_text("no database")
+    assert look_up(str(tmp_path / "broken.db"), "abc", "Some GPU") is None
+
+
+# Sharing
+
+
+def _hold(path: str, seconds: float) -> None:
+    with one_at_a_time(Path(path), wait_s=5.0):
+        (Path(path).parent / "held").touch()
+        time.sleep(seconds)
+
+
+def test_one_process_searches_and_the_others_wait(tmp_path: Path) -> None:
+    path = tmp_path / "locks" / "key.lock"
+    with one_at_a_time(path, wait_s=1.0) as waited:
+        assert not waited
+    holder = multiprocessing.get_context("spawn").Process(target=_hold, args=(str(path), 1.5))
+    holder.start()
+    while not (tmp_path / "locks" / "held").exists():
+        time.sleep(0.05)
+    with pytest.raises(SharedTooLongError), one_at_a_time(path, wait_s=0.3):
+        pass
+    with one_at_a_time(path, wait_s=20.0) as waited:
+        assert waited
+    holder.join()
+
+
+def test_a_search_that_fails_says_so_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SearchFailedError, match=r"AttributeError|the searching process died"):
+        have_searched({"no": "order"}, limit_s=60.0)
+
+
+# The decorator
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is not None, reason="Triton is installed")
+def test_without_triton_the_decorator_says_what_to_install() -> None:
+    with pytest.raises(kernelarc.MissingPartError, match=r"install kernelarc\[triton\]"):
+        kernelarc.autotune(configs=[], key=[])
+
+
+@needs_triton
+def test_the_decorated_kernel_is_triton_s_own_kind_and_bad_wishes_show_at_once() -> None:
+    program = textwrap.dedent(
+        """
+        import triton
+        import triton.language as tl
+        from triton.runtime.autotuner import Autotuner
+        import kernelarc
+
+        try:
+            kernelarc.autotune(configs=[], key=[], budget=0)
+        except kernelarc.InputError as error:
+            print(error)
+        open("kernels.py", "w").write('''
+        import kernelarc, triton, triton.language as tl
+        @kernelarc.autotune(configs=[triton.Config({"BLOCK": 64}, num_warps=2)], key=["n"])
+        @triton.jit
+        def k(x, n, BLOCK: tl.constexpr):
+            tl.store(x, n)
+        '''.replace("\\n        ", "\\n"))
+        import kernels
+        print(isinstance(kernels.k, Autotuner), kernels.k.keys, kernels.k.wishes.evaluations)
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert "budget is 0" in done.stdout, done.stderr
+    assert "True ['n'] 200" in done.stdout
