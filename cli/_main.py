@@ -34,6 +34,9 @@ def exit_code(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except click.exceptions.Abort:
         return _complain("interrupted", INTERRUPTED)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
     except click.ClickException as error:
         return _complain(_usage_line(error), 2)
     except BrokenPipeError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -23,6 +24,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "record": "Measure a space and write it as a file that replays it.",
         "verify": "Measure the bests again, beside the baseline, in a fresh worker.",
         "bench": "Compare our search with others on recorded spaces.",
+        "check": "Compile samples of a target's kernels for an architecture, without a GPU.",
         "operators": "List the operators that can be searched for.",
         "devices": "List the devices that candidates can be judged on.",
         "doctor": "Say what is installed, and what each missing part would enable.",
@@ -44,6 +46,19 @@ class Program(click.Group):
         found = importlib.import_module(f"kernelarc.cli._{cmd_name}").command
         assert isinstance(found, click.Command)
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; an unknown one is answered with the nearest."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if args[0].startswith("-"):
+                raise
+            close = difflib.get_close_matches(args[0], COMMANDS, n=1, cutoff=0.5)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            raise click.UsageError(f"No such command {args[0]!r}{hint}.", ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

@@ -42,12 +42,12 @@ def read_seed(path: Path) -> tuple[str | None, dict[str, Allele]]:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"seed genome {path}: {error.strerror or error}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"seed genome {path}: not JSON ({error})") from None
+    if isinstance(content, dict) and isinstance(content.get("bests"), list) and content["bests"]:
+        content = content["bests"][0]  # an export: its first best
     if not isinstance(content, dict):
         raise InputError(f"seed genome {path}: an object with a genome is expected")
-    if isinstance(content.get("bests"), list) and content["bests"]:
-        content = content["bests"][0]  # an export: its first best
     alleles = content.get("genome", content)
     if not isinstance(alleles, dict) or not alleles:
         raise InputError(f"seed genome {path}: 'genome' must be an object of gene: allele")

@@ -42,6 +42,7 @@ _ELITES, _STEPS = 6.0, 12
 _ELITE_PARENTS = 0.7
 _DRY = 12  # batches without anything new after which the space counts as used up
 _AGAIN, _TIMES = 64, 2
+_SQLITE_MAGIC = b"SQLite format 3\0"
 _DIGITS = 4  # of a microsecond: a tenth of a nanosecond
 
 Telling = Callable[[str, int, int], None]
@@ -121,7 +122,7 @@ def record(
     ground = make_ground(settings, device, problem)
     places = paths_for(path, ground.problem.workloads)
     for place in places.values():
-        _demand_place(place)
+        _demand_place(place, settings.target)
     done: list[Recorded] = []
     with stop or StopRequest() as request, ground.open() as session:
         spaces = campaign_spaces(session, settings)
@@ -135,11 +136,20 @@ def record(
     return RecordResult(recordings=done, interrupted=request.name is not None)
 
 
-def _demand_place(path: Path) -> None:
+def _demand_place(path: Path, target: str) -> None:
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}")
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: is no regular file, so no recording can be written there")
+    if path.exists() and Path(target).exists() and path.samefile(target):
+        raise InputError(f"{path}: is the target itself, so it is not replaced")
+    if path.exists() and _is_database(path):
+        raise InputError(f"{path}: is a database, so it is not replaced")
+
+
+def _is_database(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
 
 
 class _Recorder:
@@ -174,11 +184,14 @@ class _Recorder:
         spread = int(measure * _SPREAD_PART)
         self._measure([seed.genome for seed in self._seeds], request)
         stages = ((self._spread, spread), (self._steps, measure), (self._spread, measure))
+        told = -1
         for draw, wanted in stages:
             dry = 0
             while len(self.known) < wanted and dry < _DRY and request.name is None:
-                telling(self._workload.label, len(self.known), measure)
                 before = len(self.known)
+                if before != told:
+                    telling(self._workload.label, before, measure)
+                told = before
                 legal = self._legal(draw())
                 chosen = self._rng.permutation(len(legal))[: min(wanted - before, _CHUNK)]
                 self._measure([legal[int(i)] for i in chosen], request)

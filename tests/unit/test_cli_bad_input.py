@@ -51,7 +51,8 @@ def assert_refused(outcome: Outcome, code: int, *parts: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["rum"], ("No such command 'rum'",)),
+        (["rum"], ("No such command 'rum'", "'run'")),
+        (["stat"], ("No such command 'stat'", "'status'")),
         (["run"], ("Missing argument 'TARGET'",)),
         (["run", "gemm", "--bugdet", "3"], ("No such option", "--budget")),
         (["run", "gemm", "--budget", "many"], ("'many' is not a valid integer",)),
@@ -219,6 +220,8 @@ def test_genes_that_the_space_does_not_have(run: Run, small_space: Path) -> None
         ('{"genome": {"tile": 5, "unroll": 1}}', ("tile",)),
         ('{"genome": {"tiel": 4, "unroll": 1}}', ("tiel", "'tile'")),
         ('{"genome": {}}', ("genome",)),
+        ('{"bests": [3]}', ("an object with a genome",)),
+        ("[" * 20_000, ("not JSON",)),
     ],
 )
 def test_a_seed_genome_outside_the_space(
@@ -354,3 +357,58 @@ def test_a_problem_folder_that_is_a_product_reaches_its_device(run: Run, tmp_pat
     folder = _problem(tmp_path / "task", "x @ w.T")
     outcome = run("run", folder, "--option", "workspace_mb=4")
     assert_refused(outcome, 2, "'workspace_mb'", "'workspace_mib'")
+
+
+def test_no_command_shows_the_help(run: Run, tmp_path: Path) -> None:
+    outcome = run()
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "Usage: kernelarc" in outcome.err
+    assert "conclusions" in outcome.err
+    assert len(outcome.err.splitlines()) > 10
+
+
+def test_a_log_goes_to_a_log_or_a_new_file_only(run: Run, small_space: Path) -> None:
+    store = small_space.with_name("s.db")
+    assert run("run", small_space, "--budget", "3", "--store", store).code == 0
+    before = {path: path.read_bytes() for path in small_space.parent.iterdir()}
+    os.mkfifo(small_space.with_name("pipe"))
+    for place, why in ((store, "no log"), (small_space, "no log"), ("pipe", "regular file")):
+        assert_refused(run("run", small_space, "--store", store, "--log", place), 2, "--log", why)
+    small_space.with_name("pipe").unlink()
+    assert {path: path.read_bytes() for path in small_space.parent.iterdir()} == before
+
+
+def test_a_log_that_cannot_be_made_is_said_before_a_store_is(run: Run, small_space: Path) -> None:
+    assert_refused(run("run", small_space, "--log", "/proc/none.log"), 2, "--log /proc/none.log")
+    assert_refused(run("run", small_space, "--pin", "x=1", "--log", "new.log"), 2, "'x'")
+    assert [path.name for path in small_space.parent.iterdir()] == ["small.json"]
+
+
+def test_a_full_disk_ends_the_log_and_not_the_campaign(
+    run: Run, small_space: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A device that is always full stands in for the log's disk alone.
+    monkeypatch.setattr(Path, "is_file", lambda self: self.exists() and not self.is_dir())
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("no /dev/full here")
+    (small_space.parent / "full.log").symlink_to(full)
+    monkeypatch.setattr("kernelarc.cli._log_file.LogFile._demand_log", lambda self: None)
+    outcome = run("run", small_space, "--budget", "3", "--log", "full.log", "--json")
+    assert outcome.code == 0, outcome.err
+    assert json.loads(outcome.out)["evaluations"]["unique"] == 3
+    assert len(outcome.err.splitlines()) == 1
+    assert "going on without it" in outcome.err
+
+
+def test_a_recording_replaces_neither_its_target_nor_a_store(run: Run, small_space: Path) -> None:
+    store = small_space.with_name("s.db")
+    assert run("run", small_space, "--budget", "3", "--store", store).code == 0
+    before = {path: path.read_bytes() for path in small_space.parent.iterdir()}
+    assert_refused(run("record", small_space, "-o", "small.json"), 2, "small.json", "the target")
+    assert_refused(run("record", small_space, "-o", store), 2, "s.db", "database")
+    assert {path: path.read_bytes() for path in small_space.parent.iterdir()} == before
+    outcome = run("record", small_space, "-o", "other.json")
+    assert outcome.code == 0
+    told = outcome.err.splitlines()
+    assert len(told) == len(set(told))
