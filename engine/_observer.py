@@ -7,30 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelarc.genomes import Conclusion, Judged
-from kernelarc.storage import Event
+from kernelarc.storage import Counts, Event
 
-
-@dataclass(slots=True)
-class Counts:
-    """What was done so far, campaign-wide. ``unique`` is what a budget counts.
-
-    Attributes:
-        asked: Proposals that islands made.
-        rejected: Of these, illegal ones; no device time.
-        duplicate: Of these, genomes evaluated or in flight already, or known from the store.
-        unique: Distinct (genome, workload) pairs evaluated: ``failed + measured``.
-        confirmations: Interleaved contests that tried a claim or attributed a gain.
-        audits: Contests in a fresh worker.
-    """
-
-    asked: int = 0
-    rejected: int = 0
-    duplicate: int = 0
-    unique: int = 0
-    failed: int = 0
-    measured: int = 0
-    confirmations: int = 0
-    audits: int = 0
+__all__ = ["Counts", "IslandShare", "Observer", "Progress"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +34,8 @@ class Progress:
     """A snapshot for a progress display.
 
     Attributes:
-        evaluated: Unique evaluations so far.
-        budget: Unique evaluations allowed, or None.
+        evaluated: Evaluations so far, as a budget counts them.
+        budget: Evaluations allowed, or None.
         seconds: Wall seconds allowed, or None.
         rate: Unique evaluations per second in this process.
         best: Label of the first workload's best, None before there is one.

@@ -143,7 +143,7 @@ class Pipeline:
         if self._limits.budget is None:
             return self._limits.window
         allowed = self._limits.budget + self._state.budget_added
-        return allowed - self._state.counts.unique - len(self._state.pending)
+        return allowed - self._state.counting.spent - len(self._state.pending)
 
     def _reason(self) -> str | None:
         """Return why no further round is to be opened, or None."""
@@ -163,7 +163,7 @@ class Pipeline:
 
     def _audit_due(self) -> bool:
         every = self._limits.audit_every
-        return every is not None and self._state.counts.unique - self._state.audited_at >= every
+        return every is not None and self._state.counting.spent - self._state.audited_at >= every
 
     def _open_rounds(self) -> None:
         """Open every round that may be open now: the lag says how far asking runs ahead."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kernelarc.engine._arena import Arena
 from kernelarc.engine._compare import exact_speedup
 from kernelarc.engine._observer import IslandShare, Progress
@@ -35,7 +33,7 @@ def progress_of(
     budget = settings.budget + state.budget_added if settings.budget is not None else None
     first = next(iter(state.arenas.values()))
     best, objective, unit, gain = _best(first)
-    evaluated = state.counts.unique
+    evaluated = state.counting.spent
     return Progress(
         evaluated=evaluated,
         budget=budget,
@@ -47,7 +45,7 @@ def progress_of(
         unit=unit,
         gain=gain,
         stage=stage,
-        counts=replace(state.counts),
+        counts=state.counts,
         islands=island_shares(state),
     )
 

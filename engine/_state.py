@@ -21,7 +21,7 @@ from kernelarc.engine._compare import (
     exact_speedup,
     unpaired_speedup,
 )
-from kernelarc.engine._observer import Counts
+from kernelarc.engine._counting import Counting
 from kernelarc.engine._pool import ConclusionPool
 from kernelarc.engine._sharing import memory_of
 from kernelarc.engine._traps import ClosedRegion
@@ -34,7 +34,7 @@ from kernelarc.genomes import (
     Status,
     Verdict,
 )
-from kernelarc.storage import ContestRecord, Entry, Event, Round
+from kernelarc.storage import ContestRecord, Counts, Entry, Event, Round
 
 REMATCH = "final.rematch"
 """The mutation of a candidate that won a final and is evaluated again."""
@@ -65,7 +65,7 @@ class CampaignState:
         finished: Payload of the newest ``finished`` event, None while the campaign is open.
         budget_added: Evaluations that extensions added.
         elapsed_s: Wall seconds that earlier processes spent on this campaign.
-        audited_at: Unique evaluations at the newest complete audit.
+        audited_at: What of the budget was spent at the newest complete audit.
         findings: What the newest verdicts showed about regions; who runs the campaign draws the
             conclusions and empties the list.
     """
@@ -74,7 +74,7 @@ class CampaignState:
     pool: ConclusionPool
     migrate: bool
     lag: int
-    counts: Counts = field(default_factory=Counts)
+    counting: Counting = field(default_factory=Counting)
     pending: dict[int, Candidate] = field(default_factory=dict)
     handed: deque[str] = field(default_factory=deque)
     next_number: int = 0
@@ -91,6 +91,11 @@ class CampaignState:
     def __post_init__(self) -> None:
         """Bound what is remembered of who had their share."""
         self.handed = deque(self.handed, maxlen=memory_of(len(self.arenas)))
+
+    @property
+    def counts(self) -> Counts:
+        """What was done so far, as the store would count it."""
+        return self.counting.counts()
 
     def apply(self, entry: Entry) -> None:
         """Take in one entry of the log. The order of calls is the order of the log."""
@@ -113,10 +118,7 @@ class CampaignState:
         self.tell_for(entry.number)
         self._rounds[entry.number] = _OpenRound()
         self.next_round = entry.number + 1
-        for counts in entry.counts.values():
-            self.counts.asked += counts.get("asked", 0)
-            self.counts.rejected += counts.get("rejected", 0)
-            self.counts.duplicate += counts.get("duplicate", 0)
+        self.counting.round(entry)
 
     def _candidate(self, candidate: Candidate) -> None:
         self.pending[candidate.number] = candidate
@@ -139,9 +141,7 @@ class CampaignState:
         passed = evaluation.status is Status.OK
         again = candidate.genome.fingerprint in arena.objectives
         if candidate.island != STORE and not again:
-            self.counts.unique += 1
-            self.counts.measured += passed
-            self.counts.failed += not passed
+            self.counting.evaluation(evaluation.status)
         arena.judged(judged)
         if judged.verdict is Verdict.KEEP:
             self._kept(arena, judged)
@@ -189,10 +189,7 @@ class CampaignState:
     def _contested(self, record: ContestRecord) -> None:
         arena = self.arenas[record.workload]
         arena.ledger.apply(record, evaluated=arena.evaluated)
-        if record.purpose in {"confirm", "attribute"}:
-            self.counts.confirmations += 1
-        elif record.purpose == "audit":
-            self.counts.audits += 1
+        self.counting.contest(record)
         self._contest = record if record.purpose == "confirm" else None
 
     def _concluded(self, conclusion: Conclusion) -> None:
@@ -214,7 +211,7 @@ class CampaignState:
             self.budget_added += int(payload.get("budget", 0))
             self.finished = None
         elif event.kind == "audited":
-            self.audited_at = self.counts.unique
+            self.audited_at = self.counting.spent
 
     def complete_through(self) -> int:
         """Return the newest round whose candidates, and those of all earlier ones, are judged."""

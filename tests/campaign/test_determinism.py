@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +18,7 @@ from kernelarc.engine import (
     CampaignSettings,
     Counts,
     Observer,
+    Progress,
     StopRequest,
     resume,
     run,
@@ -71,6 +74,32 @@ def test_reading_a_log_keeps_no_more_waiting_than_writing_it(
         assert state.counts.unique == 200
         assert 0 < waiting <= (1 + session.lag) * session.window
         assert sum(n for n, _ in arena.islands["memory"].credit().values()) > 0
+
+
+def test_a_running_campaign_counts_as_its_store_does(
+    recorded_space: RecordedSpace, tmp_path: Path
+) -> None:
+    """Also where an earlier campaign's best are reused and the device refuses some late."""
+    space, store = recorded_space(), tmp_path / "s.db"
+    cache = json.loads(gzip.decompress(space.read_bytes()))
+    for row in list(cache["cache"].values())[::3]:
+        row["time"] = "InvalidConfig"
+    space.write_bytes(gzip.compress(json.dumps(cache).encode()))
+    last: dict[str, Counts] = {}
+
+    class Watching(Observer):
+        def on_progress(self, progress: Progress) -> None:
+            last["counts"] = progress.counts
+
+    for seed, wanted in ((1, 40), (2, 60)):
+        settings = CampaignSettings(
+            target=str(space), store=str(store), budget=wanted, seed=seed, models=False
+        )
+        done = run(settings, observer=Watching())
+        assert last["counts"] == done.evaluations
+        assert done.evaluations.measured > 0
+        assert done.evaluations.failed > 0
+        assert 0 < wanted - done.evaluations.unique <= done.evaluations.rejected
 
 
 def test_global_random_state_neither_matters_nor_changes(
