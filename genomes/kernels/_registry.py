@@ -11,6 +11,7 @@ from kernelarc.genomes.kernels._kernel_route import KernelRoute
 _MAKERS: tuple[str, ...] = (
     "kernelarc.genomes.routes._triton_gemm:triton_gemm_route",
     "kernelarc.genomes.routes._triton_add_rmsnorm:triton_add_rmsnorm_route",
+    "kernelarc.genomes.routes._triton_moe:triton_moe_route",
 )
 """``module:function`` each; the function takes an operator and returns a route or None."""
 

@@ -217,6 +217,7 @@ def _constraints(
         f"maxnreg * num_warps * 32 <= {most_regs}",
         "maxnreg == 0 or block_m * block_n // (num_warps * 32) + 24 <= maxnreg",
         "block_m * block_n >= 128 * num_warps",
+        "cache == '' or evict_a == '' and evict_b == ''",  # ptxas refuses both together
         "split_k == 1 or not persistent",
         "split_k == 1 or epilogue_parts == 1",
         "num_ctas == 1 or not persistent",

@@ -8,9 +8,11 @@ from importlib import import_module
 from importlib.resources import files
 from typing import Any, ClassVar
 
-from kernelarc.genomes._operators import Operator
-from kernelarc.genomes.kernels import KernelRoute
-from kernelarc.genomes.triton._compile import triton_identity, triton_missing
+from kernelarc.genomes._genome import Genome
+from kernelarc.genomes._operators import Operator, Workload
+from kernelarc.genomes.kernels import Build, KernelRoute
+from kernelarc.genomes.triton._call import TritonCall
+from kernelarc.genomes.triton._compile import build_of, triton_identity, triton_missing
 
 _FOLDER = "kernelarc.genomes.routes"
 
@@ -35,6 +37,23 @@ class PackagedTritonRoute(KernelRoute):
         """Return Triton's version and the hash of the kernels' source."""
         source = files(_FOLDER).joinpath(f"{self.module}.py").read_bytes()
         return {**triton_identity(), "source": hashlib.blake2b(source, digest_size=8).hexdigest()}
+
+    def calls(self, workload: Workload, genome: Genome, arch: str) -> list[TritonCall]:
+        """Return the launches of a genome, in order. Imports Triton."""
+        raise NotImplementedError
+
+    def aliases(self, workload: Workload, genome: Genome) -> dict[str, str]:
+        """Return which outputs a genome writes into the buffer of which input."""
+        return {}
+
+    def build(self, workload: Workload, genome: Genome, arch: str) -> Build:
+        """Compile the launches of a genome."""
+        aliases = self.aliases(workload, genome)
+        return build_of(self.calls(workload, genome, arch), arch, aliases)
+
+    def source(self) -> str:
+        """Return the text of the module that holds the kernels."""
+        return files(_FOLDER).joinpath(f"{self.module}.py").read_text("utf-8")
 
     def kernel(self, name: str) -> Any:
         """Return a kernel of the module. Imports Triton."""

@@ -14,11 +14,14 @@ from typing import TypeAlias
 from kernelarc.genomes import LT_ROUTE, InputError, Solution, checked_solution
 from kernelarc.storage.exports._placing import FileWriter
 from kernelarc.storage.exports._sol_cublaslt import cublaslt_solution
+from kernelarc.storage.exports._sol_triton import triton_solution
 from kernelarc.storage.exports._subject import Subject
 
 SolutionMaker: TypeAlias = Callable[[Subject], Solution]
 
-MAKERS: Mapping[str, SolutionMaker] = MappingProxyType({LT_ROUTE: cublaslt_solution})
+MAKERS: Mapping[str, SolutionMaker] = MappingProxyType(
+    {LT_ROUTE: cublaslt_solution, "triton": triton_solution}
+)
 """By route; all bests of a campaign that is exported are of one."""
 
 

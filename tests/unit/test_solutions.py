@@ -127,7 +127,7 @@ def searched(folder: Path, **settings: Any) -> Path:
     path = folder / "lt.db"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_session, "WorkerProcess", FormulaWorker)
-        patch.setattr(_targets, "CudaDevice", ScriptedDevice)
+        patch.setattr(_targets, "KernelDevice", ScriptedDevice)
         patch.setenv("KERNELARC_LOCK_DIR", str(folder))
         workloads = ({"batch": 1, "seq": 256}, {"batch": 4, "seq": 128})
         chosen = {"target": "gemm_residual", "workloads": workloads, "budget": 60, **settings}

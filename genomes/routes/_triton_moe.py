@@ -1,0 +1,206 @@
+"""The route ``triton`` of the backward pass of experts: one expert, or a routed layer.
+
+Three phases, each a grouped product with genes of its own: gradients inside the experts (three
+products at once), gradients of the tokens (two), and of the weights (three).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kernelarc.genomes._axes import axis_values
+from kernelarc.genomes._constraints import Constraint, ExpressionConstraint
+from kernelarc.genomes._gene import Gene
+from kernelarc.genomes._genes import Boolean, Choice, PowerOfTwo
+from kernelarc.genomes._genome import Genome
+from kernelarc.genomes._operators import Operator, Workload
+from kernelarc.genomes._records import Proposal
+from kernelarc.genomes._space import Space
+from kernelarc.genomes._strategies import Strategy
+from kernelarc.genomes.kernels import DeviceLimits, KernelRoute
+from kernelarc.genomes.routes._moe_calls import Experts, Layer, expert_calls, layer_calls
+from kernelarc.genomes.routes._signature import Binding, extent, matched
+from kernelarc.genomes.triton import ROUTE, TritonCall
+from kernelarc.genomes.triton._packaged import PackagedTritonRoute
+
+_ONE_IN = ("float *T H", "float *T H", "float I H", "float I H", "float H I")
+_ONE_OUT = ("float *T H", "float I H", "float I H", "float H I")
+_LAYER_IN = (
+    "float *T H",
+    "float *T H",
+    "float32 *T K",
+    "whole *T K",
+    "float E I H",
+    "float E I H",
+    "float E H I",
+    "float S H",
+    "float S H",
+    "float H S",
+)
+_LAYER_OUT = (
+    "float *T H",
+    "float32 *T K",
+    "float E I H",
+    "float E I H",
+    "float E H I",
+    "float S H",
+    "float S H",
+    "float H S",
+)
+_TENSOR, _MEMORY, _FUSION = Strategy.TENSOR_CORE, Strategy.MEMORY, Strategy.FUSION
+_SCHEDULING, _PRECISION = Strategy.SCHEDULING, Strategy.PRECISION
+_MOST_EXPERTS, _MOST_ELEMENTS = 1024, 2**31 - 1
+
+
+def triton_moe_route(operator: Operator) -> KernelRoute | None:
+    """Return the route of an operator whose tensors are those of experts' gradients, or None."""
+    one = matched(operator, _ONE_IN, _ONE_OUT)
+    layer = matched(operator, _LAYER_IN, _LAYER_OUT)
+    found = one or layer
+    return None if found is None else TritonMoe(operator, found, routed=layer is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sizes:
+    rows: int
+    hidden: int
+    inner: int
+    experts: int
+
+
+class TritonMoe(PackagedTritonRoute):
+    """Gradients of experts by Triton.
+
+    Args:
+        operator: What it implements.
+        found: Which axes are tokens (T), features (H, I, S), experts (E) and choices (K).
+        routed: Whether tokens choose among several experts.
+    """
+
+    module = "triton_moe"
+
+    def __init__(self, operator: Operator, found: Binding, *, routed: bool) -> None:
+        super().__init__(operator)
+        self.found, self.routed = found, routed
+
+    def unsuited(self, workload: Workload) -> str | None:
+        """Say that there are too many experts to count in one program, or too many elements."""
+        sizes = self._sizes(workload)
+        if sizes.experts > _MOST_EXPERTS:
+            return f"route triton sorts by at most {_MOST_EXPERTS} experts"
+        if max(sizes.rows, sizes.inner) * max(sizes.hidden, sizes.inner) > _MOST_ELEMENTS:
+            return "route triton counts elements in 32 bits"
+        return None
+
+    def _sizes(self, workload: Workload) -> _Sizes:
+        axes = axis_values(self.operator, workload)
+
+        def size(letter: str) -> int:
+            return extent(self.found, letter, axes)
+
+        rows = size("T") * (size("K") if self.routed else 1)
+        experts = size("E") if self.routed else 1
+        return _Sizes(rows=rows, hidden=size("H"), inner=size("I"), experts=experts)
+
+    def space(self, workload: Workload, device: DeviceLimits) -> Space:
+        """Return tiles, pipeline, raster and warps of each phase, and what is fused."""
+        sizes = self._sizes(workload)
+        rows = max(1, sizes.rows // sizes.experts)
+        genes: list[Gene] = [*_phase("hidden", rows), *_phase("token", rows), *_phase("weight", 0)]
+        genes += [
+            Boolean(name="token_paired", strategy=_FUSION, description="Both products in a loop."),
+            Boolean(name="weight_dual", strategy=_FUSION, description="Gate and up together."),
+        ]
+        if self.routed:
+            genes += [
+                PowerOfTwo(name="scan", low=256, high=4096, strategy=_MEMORY),
+                Choice(
+                    name="parts",
+                    options=("bfloat16", "float32"),
+                    strategy=_PRECISION,
+                    description="What an assignment's token gradient is kept in.",
+                ),
+            ]
+        names = tuple(gene.name for gene in genes)
+        return Space(ROUTE, tuple(genes), _constraints(device, names))
+
+    def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
+        """Return a genome of middling tiles."""
+        space = self.space(workload, device)
+        wanted: dict[str, Any] = {"token_paired": False, "weight_dual": True}
+        for phase, tile in (("hidden", (64, 64)), ("token", (64, 128)), ("weight", (128, 64))):
+            wanted |= {
+                f"{phase}_m": tile[0],
+                f"{phase}_n": tile[1],
+                f"{phase}_k": 64 if phase != "weight" else 32,
+                f"{phase}_group": 8,
+                f"{phase}_warps": 4,
+                f"{phase}_stages": 3,
+            }
+        if self.routed:
+            wanted |= {"scan": 1024, "parts": "bfloat16"}
+        genome = Genome(ROUTE, wanted)
+        return (Proposal(genome=genome, mutation="seed"),) if space.contains(genome) else ()
+
+    def calls(self, workload: Workload, genome: Genome, arch: str) -> list[TritonCall]:
+        """Return the launches of a genome, in order."""
+        axes, alleles = axis_values(self.operator, workload), dict(genome.items())
+
+        def size(letter: str) -> int:
+            return extent(self.found, letter, axes)
+
+        inputs = tuple(spec.name for spec in self.operator.inputs)
+        outputs = tuple(spec.name for spec in self.operator.outputs)
+        dtype = self.found["float"][0]
+        if not self.routed:
+            experts = Experts(
+                tokens=size("T"), hidden=size("H"), inner=size("I"), dtype=dtype, stem=""
+            )
+            return expert_calls(self.kernel, experts, inputs, outputs, alleles)
+        layer = Layer(
+            tokens=size("T"),
+            hidden=size("H"),
+            inner=size("I"),
+            shared=size("S"),
+            experts=size("E"),
+            top_k=size("K"),
+            dtype=dtype,
+            selected=self.found["whole"][0],
+        )
+        return layer_calls(self.kernel, layer, inputs, outputs, alleles)
+
+
+def _phase(name: str, rows: int) -> tuple[Gene, ...]:
+    """Return the genes of one phase; tiles of few rows where an expert has few."""
+    low = 64 if rows >= 512 or rows == 0 else 32 if rows >= 64 else 16
+    shallow = 16 if name == "weight" else 32
+    return (
+        PowerOfTwo(name=f"{name}_m", low=min(low, 64), high=256, strategy=_TENSOR),
+        PowerOfTwo(name=f"{name}_n", low=32, high=256, strategy=_TENSOR),
+        PowerOfTwo(name=f"{name}_k", low=shallow, high=128, strategy=_TENSOR),
+        Choice(name=f"{name}_warps", options=(4, 8), strategy=_TENSOR),
+        Choice(name=f"{name}_stages", options=(2, 3, 4, 5), strategy=_MEMORY),
+        Choice(
+            name=f"{name}_group",
+            options=(0, 1, 4, 8, 16),
+            strategy=_SCHEDULING,
+            description="Tiles of rows that are walked together; 0 walks rows of tiles.",
+        ),
+    )
+
+
+def _constraints(device: DeviceLimits, names: tuple[str, ...]) -> tuple[Constraint, ...]:
+    shared = device.shared_bytes
+    texts = (
+        f"hidden_stages * hidden_k * (2 * hidden_m + 3 * hidden_n) * 2 <= {shared}",
+        f"token_stages * token_k * (token_m + token_n) * 2 * (1 + token_paired) <= {shared}",
+        f"weight_stages * weight_k * (weight_m * (1 + weight_dual) + weight_n) * 2 <= {shared}",
+        "hidden_m * hidden_n * 3 <= 6144 * hidden_warps",
+        "token_m * token_n <= 6144 * token_warps",
+        "weight_m * weight_n * (1 + weight_dual) <= 6144 * weight_warps",
+        "hidden_m * hidden_n >= 256 * hidden_warps",
+        "token_m * token_n >= 256 * token_warps",
+        "weight_m * weight_n >= 256 * weight_warps",
+    )
+    return tuple(ExpressionConstraint(text, names) for text in texts)

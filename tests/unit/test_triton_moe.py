@@ -1,0 +1,204 @@
+"""The experts' route: its space everywhere; its kernels, run by Triton's interpreter on the CPU.
+
+What is run is an exported solution, in a process of its own: sources, table of launches, entry.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernelarc.genomes import Axis, Genome, Operator, TensorSpec, Workload, packaged_problem
+from kernelarc.genomes.kernels import DeviceLimits
+from kernelarc.genomes.routes._signature import matched
+from kernelarc.genomes.routes._triton_moe import TritonMoe, triton_moe_route
+
+HOPPER = DeviceLimits.of_arch("sm_90a")
+SMALL: Mapping[str, Mapping[str, int]] = {
+    "moe_swiglu_backward": {"tokens": 37, "hidden": 96, "intermediate": 40},
+    "moe_layer_backward": {
+        "tokens": 29,
+        "hidden": 64,
+        "intermediate": 48,
+        "shared_intermediate": 80,
+        "experts": 5,
+        "top_k": 2,
+    },
+}
+TILES: Mapping[str, Any] = {
+    "hidden_m": 32, "hidden_n": 32, "hidden_k": 32, "hidden_warps": 4, "hidden_stages": 2,
+    "hidden_group": 1, "token_m": 16, "token_n": 64, "token_k": 32, "token_warps": 4,
+    "token_stages": 2, "token_group": 0, "weight_m": 64, "weight_n": 32, "weight_k": 16,
+    "weight_warps": 4, "weight_stages": 2, "weight_group": 4, "token_paired": False,
+    "weight_dual": True,
+}  # fmt: skip
+
+
+def small(name: str, dtype: str = "float16") -> tuple[Operator, Workload]:
+    """Return the packaged operator with small axes and another 16-bit type."""
+    problem, sizes = packaged_problem(name), SMALL[name]
+    axes = {
+        axis: Axis(name=axis, kind="const", value=sizes[axis]) if held.kind == "const" else held
+        for axis, held in problem.operator.axes.items()
+    }
+
+    def typed(specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
+        return tuple(replace(s, dtype=dtype) if s.dtype == "bfloat16" else s for s in specs)
+
+    operator = replace(
+        problem.operator,
+        axes=axes,
+        inputs=typed(problem.operator.inputs),
+        outputs=typed(problem.operator.outputs),
+    )
+    workload = Workload(operator=operator.fingerprint, axes={"tokens": sizes["tokens"]})
+    return operator, workload
+
+
+def route_of(operator: Operator) -> TritonMoe:
+    route = triton_moe_route(operator)
+    assert isinstance(route, TritonMoe)
+    return route
+
+
+@pytest.mark.parametrize("name", list(SMALL))
+def test_the_space_is_wide_and_what_is_drawn_fits(name: str) -> None:
+    problem = packaged_problem(name)
+    route = route_of(problem.operator)
+    rng = np.random.default_rng(0)
+    for workload in problem.workloads:
+        space = route.space(workload, HOPPER)
+        assert route.unsuited(workload) is None
+        assert len(space.genes) >= 20 and space.size().legal > 10**6
+        (seed,) = route.seeds(workload, HOPPER)
+        assert space.contains(seed.genome)
+        for _ in range(20):
+            alleles: dict[str, Any] = dict(space.sample(rng).items())
+            stage = 2 * alleles["hidden_m"] + 3 * alleles["hidden_n"]
+            held = alleles["hidden_stages"] * alleles["hidden_k"] * stage * 2
+            assert held <= HOPPER.shared_bytes
+
+
+def test_operators_are_told_by_their_tensors_and_not_by_their_names() -> None:
+    operator, _ = small("moe_swiglu_backward")
+    renamed = replace(operator, name="x", inputs=tuple(
+        replace(spec, name=f"t{i}") for i, spec in enumerate(operator.inputs)
+    ))  # fmt: skip
+    assert triton_moe_route(renamed) is not None
+    other = replace(operator, outputs=operator.outputs[:3])
+    assert triton_moe_route(other) is None
+    wrong = replace(operator.inputs[4], shape=("intermediate", "hidden"))
+    assert triton_moe_route(replace(operator, inputs=(*operator.inputs[:4], wrong))) is None
+    for name in ("gemm_residual", "decoder_block", "gqa_paged_prefill", "swiglu"):
+        assert triton_moe_route(packaged_problem(name).operator) is None
+
+
+def test_letters_stand_for_one_axis_or_several() -> None:
+    operator = packaged_problem("gemm_residual").operator
+    patterns = ("float *T K", "float N K", "float *T N")
+    found = matched(operator, patterns, ("float *T N",))
+    assert found == {
+        "float": ("bfloat16",),
+        "T": ("batch", "seq"),
+        "K": ("in_features",),
+        "N": ("out_features",),
+    }
+    assert matched(operator, ("float T K", "float N K", "float T N"), ("float T N",)) is None
+    assert matched(operator, patterns, ("float32 *T N",)) is None
+    assert matched(operator, patterns[:2], ("float *T N",)) is None
+
+
+CHECK = """
+import json, sys, torch
+sys.path.insert(0, sys.argv[1])
+import reference, solution
+given = json.load(open(sys.argv[2]))
+torch.manual_seed(5)
+sizes = given["sizes"]
+def drawn(shape, dtype):
+    kind = getattr(torch, dtype)
+    if kind.is_floating_point:
+        return (torch.randn([sizes[a] for a in shape]) / (4 if len(shape) > 2 else 2)).to(kind)
+    tokens, choices = (sizes[a] for a in shape)
+    return torch.stack([torch.randperm(sizes["experts"] - 1)[:choices] for _ in range(tokens)])
+inputs = [drawn(*spec) for spec in given["inputs"]]
+outputs = [torch.full([sizes[a] for a in s], float("nan"), dtype=getattr(torch, d))
+           for s, d in given["outputs"]]
+solution.run(*inputs, *outputs)
+wide = [t.double() if t.dtype.is_floating_point else t for t in inputs]
+for right, found in zip(reference.run(*wide), outputs, strict=True):
+    error = (found.double() - right).abs().max() / right.abs().max().clamp(min=1e-9)
+    assert torch.isfinite(found).all() and error < 4e-3, (list(found.shape), float(error))
+print("right")
+"""
+
+
+@pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in ("torch", "triton")),
+    reason="runs Triton's interpreter over torch tensors",
+)
+@pytest.mark.parametrize("name", list(SMALL))
+@pytest.mark.parametrize("variant", range(3))
+def test_an_exported_solution_computes_what_the_reference_does(
+    name: str, variant: int, tmp_path: Path
+) -> None:
+    from kernelarc.storage.exports._sol_triton import (
+        _FILLED,
+        _table,
+        entry,
+        key_of,
+        steps_of,
+    )
+
+    operator, workload = small(name)
+    route = route_of(operator)
+    changed: Mapping[str, Any] = [
+        {},
+        {
+            "hidden_m": 16,
+            "hidden_n": 64,
+            "token_paired": True,
+            "weight_dual": False,
+            "weight_m": 32,
+        },
+        {"hidden_k": 64, "hidden_group": 0, "token_m": 64, "token_n": 32, "weight_k": 32},
+    ][variant]
+    alleles: dict[str, Any] = {**TILES, **changed}
+    if route.routed:
+        alleles |= {"scan": 256, "parts": "float32"}  # the interpreter has no bfloat16
+    key = key_of(operator)
+    rows: dict[tuple[int, ...], str] = {
+        (SMALL[name]["tokens"],): steps_of(route, workload, Genome("triton", alleles))
+    }
+    template = files("kernelarc.storage.exports.solutions").joinpath("triton_solution.py")
+    source = _FILLED.sub(lambda _: _table(operator, key, rows), template.read_text("utf-8"))
+    (tmp_path / "solution.py").write_text(source + entry(operator))
+    (tmp_path / "kernels.py").write_text(route.source())
+    (tmp_path / "reference.py").write_text(str(operator.reference))
+    given = {
+        "sizes": SMALL[name],
+        "inputs": [[spec.shape, spec.dtype] for spec in operator.inputs],
+        "outputs": [[spec.shape, spec.dtype] for spec in operator.outputs],
+    }
+    (tmp_path / "given.json").write_text(json.dumps(given))
+    (tmp_path / "check.py").write_text(CHECK)
+    outcome = subprocess.run(
+        [sys.executable, str(tmp_path / "check.py"), str(tmp_path), str(tmp_path / "given.json")],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert outcome.stdout.strip() == "right", outcome.stderr[-2000:]
