@@ -357,7 +357,7 @@ def _rest(sizes: _Sizes) -> tuple[Gene, ...]:
         ),
         Choice(
             name="producer_registers",
-            options=(24, 40, 56),
+            options=(24, 40, 56, 72),
             strategy=Strategy.SCHEDULING,
             description="Registers that a producer's thread keeps; consumers get the others.",
         ),
@@ -388,7 +388,7 @@ _WIDE: dict[str, Allele] = {
     "tile_kv": 128,
     "stages": 2,
     "overlap": True,
-    "producer_registers": 40,
+    "producer_registers": 56,
 }
 _STARTS: tuple[dict[str, Allele], ...] = (
     _WIDE,

@@ -101,7 +101,7 @@ DEVICE void team_sync(int team) {
 }
 
 // The sum over a row's team, and over the cluster; `turn` says which of two places to use.
-DEVICE float row_sum(float value, float* places, int team, u32 turn) {
+DEVICE float row_sum(float value, float* places, u32 exchange, int team, u32 turn) {
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2) {
         value += __shfl_xor_sync(0xffffffffu, value, distance);
@@ -115,13 +115,20 @@ DEVICE float row_sum(float value, float* places, int team, u32 turn) {
     for (int i = 0; i < WARPS; ++i) value += mine[i];
 #endif
 #if CLUSTER > 1
-    const u32 rank = rank_in_cluster();
+    // Every block sends its sum to all, which wait for as many bytes as there are senders. A place
+    // is written again two rows later: its sender has then heard from this block about the next.
     const u32 slots = shared_address(places + 2 * TEAMS * WARPS) + (turn & 1) * (4 * CLUSTER);
+    const u32 heard = exchange + 8 * (turn & 1);
+    if (turn == 0) cluster_wait();      // no block is written to before it has begun
+    if (threadIdx.x == 0) barrier_expect(heard, 4 * CLUSTER);
     if (threadIdx.x < CLUSTER) {
-        asm volatile("st.shared::cluster.f32 [%0], %1;"
-                     ::"r"(address_in_block(slots + 4 * rank, threadIdx.x)), "f"(value) : "memory");
+        const u32 to = address_in_block(slots + 4 * rank_in_cluster(), threadIdx.x);
+        asm volatile(
+            "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
+            ::"r"(to), "r"(__float_as_uint(value)), "r"(address_in_block(heard, threadIdx.x))
+            : "memory");
     }
-    cluster_sync();
+    barrier_wait(heard, turn >> 1 & 1);
     value = 0.0f;
 #pragma unroll
     for (int i = 0; i < CLUSTER; ++i) {
@@ -152,6 +159,12 @@ add_rmsnorm(const element* __restrict__ x, const element* __restrict__ residual,
             const element* __restrict__ weight, element* __restrict__ y,
             element* __restrict__ summed, int rows, float epsilon) {
     __shared__ float places[2 * TEAMS * WARPS + 2 * CLUSTER];
+#if CLUSTER > 1
+    __shared__ __align__(8) u64 exchanged[2];
+    const u32 exchange = shared_address(exchanged);
+#else
+    const u32 exchange = 0;
+#endif
 #if PATH_engine
     extern __shared__ __align__(128) u8 shared_bytes[];
     __shared__ __align__(8) u64 arrived[STAGES];
@@ -185,6 +198,16 @@ add_rmsnorm(const element* __restrict__ x, const element* __restrict__ residual,
         barrier_inits_visible();
     }
     __syncthreads();
+#endif
+#if CLUSTER > 1
+    if (threadIdx.x == 0) {
+        barrier_init(exchange, 1);
+        barrier_init(exchange + 8, 1);
+        barrier_inits_visible();
+    }
+    __syncwarp();
+    cluster_arrive();
+    if (row >= rows) cluster_wait();
 #endif
     wait_for_previous_kernel();
 #if PATH_engine
@@ -259,7 +282,7 @@ add_rmsnorm(const element* __restrict__ x, const element* __restrict__ residual,
                 for (int j = 0; j < VECTOR; ++j) squares += sums[i][j] * sums[i][j];
             }
         }
-        const float total = row_sum(squares, places, team, turn);
+        const float total = row_sum(squares, places, exchange, team, turn);
 #if PATH_engine
         // Everybody has read this stage: the sum went through a barrier.
         if (threadIdx.x == 0) fetch(row + STAGES * row_step, stage);
@@ -282,7 +305,4 @@ add_rmsnorm(const element* __restrict__ x, const element* __restrict__ residual,
         }
     }
     let_next_kernel_start();
-#if CLUSTER > 1
-    cluster_sync();
-#endif
 }

@@ -107,9 +107,10 @@ DEVICE u32 address_in_block(u32 address, u32 block) {
     return mapped;
 }
 
+// What it orders are reads by the tensor cores, which were waited for; a release over the cluster
+// would fence all of memory, at every stage.
 DEVICE void barrier_arrive_cluster(u32 mapped) {
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(mapped)
-                 : "memory");
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(mapped) : "memory");
 }
 
 DEVICE void barrier_wait(u32 barrier, u32 parity) {
@@ -123,26 +124,17 @@ DEVICE void barrier_wait(u32 barrier, u32 parity) {
         ::"r"(barrier), "r"(parity) : "memory");
 }
 
-// As barrier_wait, for arrivals that came from other blocks of the cluster.
-DEVICE void barrier_wait_cluster(u32 barrier, u32 parity) {
-    asm volatile(
-        "{\n.reg .pred done;\n"
-        "again:\n"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
-        "@done bra.uni finished;\n"
-        "bra.uni again;\n"
-        "finished:\n}"
-        ::"r"(barrier), "r"(parity) : "memory");
-}
-
 // What ordinary stores wrote to shared memory becomes visible to copy engine and tensor cores.
 DEVICE void shared_visible_to_engines() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
 DEVICE void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;"
-                 ::: "memory");
+    cluster_arrive();
+    cluster_wait();
 }
 
 DEVICE u32 rank_in_cluster() {

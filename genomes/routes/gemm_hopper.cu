@@ -269,11 +269,7 @@ gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorM
                     const u32 barrier = full + 8 * ring.stage;
                     u32 target = base + ring.stage * STAGE_BYTES;
                     int x = (first_step + step) * TILE_K;
-#if CLUSTER_M * CLUSTER_N > 1
-                    barrier_wait_cluster(empty + 8 * ring.stage, ring.parity ^ 1);
-#else
                     barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
-#endif
                     barrier_expect(barrier, STAGE_BYTES);
 #pragma unroll
                     for (int box = 0; box < BOXES; ++box, x += 64) {
@@ -368,11 +364,7 @@ gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorM
             u32 before = 0;        // the stage that may still be read
 #endif
             for (int step = 0; step < steps; ++step) {
-#if CLUSTER_M * CLUSTER_N > 1
-                barrier_wait_cluster(full + 8 * ring.stage, ring.parity);
-#else
                 barrier_wait(full + 8 * ring.stage, ring.parity);
-#endif
                 const u32 left = base + ring.stage * STAGE_BYTES + wg_row * 128;
                 const u32 right = base + ring.stage * STAGE_BYTES + BOXES * LEFT_BOX;
 #if PRODUCTS_warpgroup

@@ -154,7 +154,7 @@ nvfp4_gqa(const __grid_constant__ TensorMap out_map, const __grid_constant__ Ten
     __syncthreads();
 
     for (; tile < TILES; tile += PARTS * WARPGROUPS) {
-#if STORE_engine
+#if STORE_engine && !SPARE
         if (thread == 0) stores_have_read<0>();
         warps_sync(1 + warpgroup, 128);
 #endif
@@ -208,8 +208,11 @@ nvfp4_gqa(const __grid_constant__ TensorMap out_map, const __grid_constant__ Ten
 #if MIX_first
         begin_mixing(mixed, weights, values, lane);
 #endif
-#if !SPARE
-        warps_sync(1 + warpgroup, 128);       // everybody has done with the queries
+#if STORE_engine
+#if SPARE
+        if (thread == 0) stores_have_read<0>();
+#endif
+        warps_sync(1 + warpgroup, 128);       // the buffer is free: everybody has done with it
 #endif
 #if STORE_direct
         const int row = tile * 64 + warp * 16 + lane / 4;

@@ -1,0 +1,148 @@
+"""Packaged CUDA kernels on a GPU: drawn genomes are right on ragged shapes, so the judge says."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernelarc.bench.kernels import KernelDevice
+from kernelarc.genomes import (
+    Candidate,
+    Genome,
+    MatmulForm,
+    Operator,
+    Problem,
+    Status,
+    Workload,
+    builtin_problem,
+    matmul_operator,
+    matmul_problem,
+    packaged_problem,
+)
+from kernelarc.genomes.kernels import DeviceLimits, KernelRoute
+from kernelarc.genomes.routes._cuda_add_rmsnorm import cuda_add_rmsnorm_route
+from kernelarc.genomes.routes._cuda_gemm import cuda_gated_route, cuda_gemm_route
+from kernelarc.genomes.routes._cuda_gqa_paged import cuda_gqa_paged_route
+from kernelarc.genomes.routes._cuda_nvfp4_gqa import cuda_nvfp4_gqa_route
+
+HOPPER = DeviceLimits.of_arch("sm_90a")
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="the reference is written for torch"
+)
+
+
+def judged(
+    route: KernelRoute | None, problem: Problem, folder: Path, *, drawn: int, pin: dict[str, str]
+) -> None:
+    """Let the device judge a route's seeds and some drawn genomes on every workload."""
+    assert route is not None
+    rng = np.random.default_rng(17)
+    with KernelDevice(routes=[route], processes=8).open(
+        problem, seed=1, artefacts=folder
+    ) as session:
+        for workload in problem.workloads:
+            space = session.spaces(workload)[route.name]
+            pins = {name: value for name, value in pin.items() if name in space.names}
+            genomes = [seed.genome for seed in route.seeds(workload, HOPPER)]
+            genomes += [space.pin(pins).sample(rng) for _ in range(drawn)]
+            assert session.check(workload, genomes) == [None] * len(genomes)
+            session.submit(candidates(workload, genomes), limit={})
+            found = list(session.collect())
+            bad = [(e.status, e.failure, e.message, e.candidate.genome.items()) for e in found
+                   if e.status is not Status.OK]  # fmt: skip
+            assert not bad, bad
+            assert len(found) == len(genomes)
+
+
+def candidates(workload: Workload, genomes: list[Genome]) -> list[Candidate]:
+    return [
+        Candidate(
+            number=number, round=0, workload=workload.fingerprint, island="user",
+            mutation="seed", genome=genome,
+        )
+        for number, genome in enumerate(genomes)
+    ]  # fmt: skip
+
+
+def bound(operator: Operator, problem: Problem, *shapes: Mapping[str, int]) -> Problem:
+    like = problem.workloads[0]
+    workloads = (replace(like, operator=operator.fingerprint, axes=dict(axes)) for axes in shapes)
+    return Problem(operator=operator, workloads=tuple(workloads))
+
+
+def with_constants(operator: Operator, **values: int) -> Operator:
+    axes = {
+        name: replace(axis, value=values.get(name, axis.value))
+        for name, axis in operator.axes.items()
+    }
+    return replace(operator, axes=axes)
+
+
+@pytest.mark.parametrize("products", ["warpgroup", "warp"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_products_are_right(tmp_path: Path, dtype: str, products: str) -> None:
+    operator = matmul_operator(MatmulForm(dtype=dtype, residual=True))
+    shapes = [{"M": 333, "N": 517, "K": 264}, {"M": 1571, "N": 2560, "K": 512}]
+    problem = matmul_problem(operator, shapes)
+    judged(cuda_gemm_route(operator), problem, tmp_path, drawn=8, pin={"products": products})
+
+
+def test_products_into_the_residual_are_right(tmp_path: Path) -> None:
+    operator = matmul_operator(MatmulForm(residual=True))
+    problem = matmul_problem(operator, [{"M": 700, "N": 640, "K": 320}], in_place=True)
+    judged(cuda_gemm_route(operator), problem, tmp_path, drawn=10, pin={})
+
+
+@needs_torch
+@pytest.mark.parametrize("name", ["geglu", "swiglu"])
+def test_gated_projections_are_right(tmp_path: Path, name: str) -> None:
+    whole = packaged_problem(name)
+    operator = with_constants(whole.operator, hidden=520, intermediate=1111)
+    problem = bound(operator, whole, {"batch": 3, "seq": 77})
+    judged(cuda_gated_route(operator), problem, tmp_path, drawn=8, pin={})
+
+
+def test_add_rmsnorm_in_float32_with_its_sum_is_right(tmp_path: Path) -> None:
+    whole = builtin_problem("add_rmsnorm")
+    shapes = ({"rows": 131, "hidden": 1531}, {"rows": 16, "hidden": 8192})
+    problem = bound(whole.operator, whole, *shapes)
+    judged(cuda_add_rmsnorm_route(whole.operator), problem, tmp_path, drawn=12, pin={})
+
+
+@needs_torch
+def test_add_rmsnorm_in_bfloat16_is_right(tmp_path: Path) -> None:
+    whole = packaged_problem("add_rmsnorm_bf16")
+    shapes = (
+        {"rows": 131, "hidden": 8192},
+        {"rows": 999, "hidden": 7168},
+        {"rows": 1, "hidden": 2048},
+    )
+    problem = bound(whole.operator, whole, *shapes)
+    judged(cuda_add_rmsnorm_route(whole.operator), problem, tmp_path, drawn=12, pin={})
+
+
+@needs_torch
+@pytest.mark.parametrize("page_size", [1, 16])
+def test_paged_attention_is_right(tmp_path: Path, page_size: int) -> None:
+    whole = packaged_problem("gqa_paged_prefill")
+    operator = with_constants(whole.operator, page_size=page_size)
+    shapes = (
+        {"total_q": 130, "num_pages": 300, "len_indptr": 5, "num_kv_indices": 200},
+        # More queries than keys: the first rows see nothing.
+        {"total_q": 90 * page_size, "num_pages": 80, "len_indptr": 4, "num_kv_indices": 60},
+    )
+    problem = bound(operator, whole, *shapes)
+    judged(cuda_gqa_paged_route(operator), problem, tmp_path, drawn=8, pin={})
+
+
+@needs_torch
+def test_attention_over_4_bit_floats_is_right(tmp_path: Path) -> None:
+    whole = packaged_problem("nvfp4_gqa")
+    shapes = tuple({"batch_size": b, "seq_len": n} for b, n in ((2, 128), (1, 256), (3, 77)))
+    problem = bound(whole.operator, whole, *shapes)
+    judged(cuda_nvfp4_gqa_route(whole.operator), problem, tmp_path, drawn=8, pin={})

@@ -1,0 +1,253 @@
+"""Routes of packaged CUDA sources: recognition, spaces, plans; builds where NVRTC is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kernelarc.genomes import (
+    Genome,
+    InputError,
+    Operator,
+    Problem,
+    TensorSpec,
+    builtin_problem,
+    matmul_operator,
+    matmul_problem,
+    packaged_problem,
+)
+from kernelarc.genomes.kernels import BuildError, DeviceLimits, KernelRoute, TensorMap
+from kernelarc.genomes.routes._cuda_add_rmsnorm import cuda_add_rmsnorm_route, norm_roles
+from kernelarc.genomes.routes._cuda_gemm import (
+    CudaGemmRoute,
+    cuda_gated_route,
+    cuda_gemm_route,
+    gated_tensors,
+)
+from kernelarc.genomes.routes._cuda_gemm_space import TileShape
+from kernelarc.genomes.routes._cuda_gqa_paged import cuda_gqa_paged_route, paged_roles
+from kernelarc.genomes.routes._cuda_nvfp4_gqa import cuda_nvfp4_gqa_route, nvfp4_roles
+from kernelarc.genomes.routes._cuda_source import cuda_source
+from kernelarc.genomes.routes._matmul import MatmulForm
+from kernelarc.genomes.routes._products import products_source
+
+HOPPER, BLACKWELL = (DeviceLimits.of_arch(arch) for arch in ("sm_90a", "sm_100a"))
+MAKERS = {
+    "gemm_residual": cuda_gemm_route,
+    "geglu": cuda_gated_route,
+    "swiglu": cuda_gated_route,
+    "add_rmsnorm_bf16": cuda_add_rmsnorm_route,
+    "gqa_paged_prefill": cuda_gqa_paged_route,
+    "nvfp4_gqa": cuda_nvfp4_gqa_route,
+}
+
+
+def nvrtc_there() -> bool:
+    try:
+        return importlib.util.find_spec("cuda.bindings") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+needs_nvrtc = pytest.mark.skipif(not nvrtc_there(), reason="NVRTC's binding is not installed")
+
+
+def route_of(name: str) -> tuple[KernelRoute, Problem]:
+    problem = packaged_problem(name)
+    route = MAKERS[name](problem.operator)
+    assert route is not None
+    return route, problem
+
+
+@pytest.mark.parametrize("device", [HOPPER, BLACKWELL], ids=["sm_90a", "sm_100a"])
+@pytest.mark.parametrize("name", MAKERS)
+def test_every_workload_has_a_space_with_seeds(name: str, device: DeviceLimits) -> None:
+    route, problem = route_of(name)
+    for workload in problem.workloads:
+        space = route.space(workload, device)
+        assert route.unsuited(workload) is None
+        assert len(space.genes) >= 8
+        assert all(gene.strategy is not None and gene.description for gene in space.genes)
+        seeds = route.seeds(workload, device)
+        assert seeds and all(space.contains(seed.genome) for seed in seeds)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_route_is_made_for_its_own_operator_alone(name: str) -> None:
+    operator = packaged_problem(name).operator
+    made = [maker for maker in set(MAKERS.values()) if maker(operator) is not None]
+    assert made == [MAKERS[name]]
+
+
+def test_no_drawn_product_needs_more_shared_memory_than_there_is() -> None:
+    route, problem = route_of("gemm_residual")
+    space = route.space(problem.workloads[-1], HOPPER)
+    rng = np.random.default_rng(3)
+    for _ in range(300):
+        genome = space.sample(rng)
+        shape = TileShape.of(genome, gated=False)
+        assert shape.shared_bytes <= HOPPER.shared_bytes
+        assert shape.threads <= HOPPER.threads_block
+        assert shape.tile_m // shape.cluster_n <= 256  # rows of a box
+        assert shape.tile_n % (8 * shape.cluster_m) == 0
+
+
+def test_blocks_cover_ragged_products_once() -> None:
+    shape = TileShape(
+        consumers=2, tile_m=128, tile_n=256, out_n=256, tile_k=64, stages=4, buffers=2,
+        cluster_m=2, cluster_n=1, split_k=1, stays=False,
+    )  # fmt: skip
+    assert shape.blocks(257, 257, 132) == 2 * 2 * 2
+    staying = replace(shape, stays=True)
+    assert staying.blocks(257, 257, 132) == 8
+    assert staying.blocks(8192, 8192, 132) == 132
+
+
+@pytest.mark.parametrize(
+    ("form", "axes", "words"),
+    [
+        (MatmulForm(layout="NN"), (64, 64, 64), "contiguous along K"),
+        (MatmulForm(bias=True), (64, 64, 64), "bias"),
+        (MatmulForm(), (64, 64, 65), "no multiple of 8"),
+    ],
+)
+def test_products_that_the_kernel_does_not_serve(
+    form: MatmulForm, axes: tuple[int, int, int], words: str
+) -> None:
+    operator = matmul_operator(form)
+    (workload,) = matmul_problem(operator, [dict(zip("MNK", axes, strict=True))]).workloads
+    route = cuda_gemm_route(operator)
+    assert route is not None
+    assert words in str(route.unsuited(workload))
+    with pytest.raises(InputError, match=words):
+        route.space(workload, HOPPER)
+
+
+def test_other_dtypes_have_no_product() -> None:
+    assert cuda_gemm_route(matmul_operator(MatmulForm(dtype="float32"))) is None
+
+
+def test_ragged_columns_leave_by_registers() -> None:
+    operator = matmul_operator(MatmulForm(residual=True))
+    (workload,) = matmul_problem(operator, [{"M": 100, "N": 101, "K": 64}]).workloads
+    space = CudaGemmRoute(operator).space(workload, HOPPER)
+    assert space.gene("epilogue").values() == ("direct",)
+    assert space.gene("residual").values() == ("last",)
+
+
+def test_the_residual_is_written_over_only_where_the_workload_allows_it() -> None:
+    operator = matmul_operator(MatmulForm(residual=True))
+    shape = {"M": 64, "N": 64, "K": 64}
+    for allowed in (True, False):
+        (workload,) = matmul_problem(operator, [shape], in_place=allowed).workloads
+        assert ("aliased" in CudaGemmRoute(operator).space(workload, HOPPER).names) is allowed
+
+
+def changed(operator: Operator, **shapes: tuple[str, ...]) -> Operator:
+    def with_shape(tensor: TensorSpec) -> TensorSpec:
+        return replace(tensor, shape=shapes.get(tensor.name, tensor.shape))
+
+    return replace(
+        operator,
+        inputs=tuple(with_shape(t) for t in operator.inputs),
+        outputs=tuple(with_shape(t) for t in operator.outputs),
+    )
+
+
+def test_roles_are_read_from_structure() -> None:
+    norm = packaged_problem("add_rmsnorm_bf16").operator
+    roles = norm_roles(norm)
+    assert roles is not None
+    assert (roles.x, roles.residual, roles.weight) == ("hidden_states", "residual", "weight")
+    assert roles.epsilon == "eps"
+    assert norm_roles(changed(norm, weight=("rows",))) is None
+    gated = packaged_problem("geglu").operator
+    assert gated_tensors(gated) == ("x", "gate_proj", "up_proj", "gelu")
+    assert gated_tensors(changed(gated, up_proj=("hidden", "intermediate"))) is None
+    paged = packaged_problem("gqa_paged_prefill").operator
+    assert paged_roles(replace(paged, name="other", op_type="", description="")) is None
+    assert paged_roles(changed(paged, v_cache=("num_pages",))) is None
+    quantised = packaged_problem("nvfp4_gqa").operator
+    assert nvfp4_roles(changed(quantised, k_scale=("batch_size",))) is None
+
+
+def test_epsilon_may_stand_in_the_reference() -> None:
+    roles = norm_roles(builtin_problem("add_rmsnorm").operator)
+    assert roles is not None
+    assert (roles.epsilon, roles.summed, roles.dtype) == (1e-6, "summed", "float32")
+
+
+@pytest.mark.parametrize("width", [0, 12, 264])
+def test_products_of_odd_widths_are_refused(width: int) -> None:
+    with pytest.raises(InputError, match="8 to 256"):
+        products_source(width, dtype="bfloat16")
+
+
+def test_products_name_every_register_once() -> None:
+    text = products_source(16, dtype="float16")
+    assert text.count("m64n16k16.f32.f16.f16") == 3
+    assert '"+f"(d[7])' in text and "d[8]" not in text
+
+
+def test_sources_stand_alone() -> None:
+    for file in ("gemm_hopper.cu", "add_rmsnorm.cu", "gqa_paged.cu", "nvfp4_gqa.cu"):
+        assert "#include" not in cuda_source(file, {"products.cuh": ""})
+
+
+# Builds
+
+
+def drawn(name: str, device: DeviceLimits) -> list[Genome]:
+    route, problem = route_of(name)
+    workload = problem.workloads[0]
+    space = route.space(workload, device)
+    return [route.seeds(workload, device)[0].genome, space.sample(np.random.default_rng(5))]
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+@pytest.mark.parametrize("name", MAKERS)
+def test_samples_compile(name: str, arch: str) -> None:
+    device = DeviceLimits.of_arch(arch)
+    route, problem = route_of(name)
+    for genome in drawn(name, device):
+        build = route.build(problem.workloads[0], genome, arch)
+        assert route.fault(build, device) is None
+        assert build.arch == arch
+        assert all(report.registers > 0 for report in build.kernels)
+        seen = build.kernels[0].instructions
+        if genome.get("products") == "warpgroup":
+            assert seen["wgmma"] > 0
+        if genome.get("products") == "warp":
+            assert seen["mma"] > 0 and seen["wgmma"] == 0
+
+
+@needs_nvrtc
+def test_wide_products_wait_for_nothing_and_spill_nothing() -> None:
+    route, problem = route_of("gemm_residual")
+    workload = problem.workloads[-1]
+    build = route.build(workload, route.seeds(workload, HOPPER)[0].genome, "sm_90a")
+    (report,) = build.kernels
+    assert report.warnings == ()
+    assert report.spill_bytes == 0
+    assert report.instructions["tma"] > 0
+    assert sum(isinstance(a, TensorMap) for a in build.plan.launches[0].arguments) == 4
+
+
+@needs_nvrtc
+def test_identity_names_compiler_and_sources() -> None:
+    route, _ = route_of("gemm_residual")
+    identity = route.identity()
+    assert set(identity) == {"nvrtc", "sources"}
+    assert len(identity["sources"]) == 16
+
+
+@needs_nvrtc
+def test_what_does_not_compile_says_why() -> None:
+    from kernelarc.genomes.routes._nvrtc import compile_cuda
+
+    with pytest.raises(BuildError, match="nothing_known"):
+        compile_cuda('extern "C" __global__ void k() { nothing_known(); }', "sm_90a")
