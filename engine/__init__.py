@@ -5,12 +5,14 @@
 - who watches: Observer, Progress, Counts, IslandShare
 - the machine: doctor, devices
 - spaces for replay: record, RecordResult, Recorded
+- compiling without a device: check, CheckResult, RouteCheck, Spread
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kernelarc.engine._check import SAMPLES, CheckResult, RouteCheck, Spread, check
     from kernelarc.engine._crash_points import CRASH_POINTS
     from kernelarc.engine._devices import DeviceFacts, devices
     from kernelarc.engine._doctor import Part, doctor
@@ -31,9 +33,11 @@ __all__ = [
     "CHECK",
     "CRASH_POINTS",
     "MEASURE",
+    "SAMPLES",
     "BestResult",
     "CampaignResult",
     "CampaignSettings",
+    "CheckResult",
     "Counts",
     "DeviceFacts",
     "IslandShare",
@@ -43,10 +47,13 @@ __all__ = [
     "Progress",
     "RecordResult",
     "Recorded",
+    "RouteCheck",
+    "Spread",
     "StopRequest",
     "Verified",
     "VerifyResult",
     "artefacts_of",
+    "check",
     "devices",
     "doctor",
     "plan",
@@ -64,6 +71,7 @@ __all__ = [
 
 # Imported on first use: the runtime and the command line's help must not wait for everything.
 _HOMES = {
+    "_check": ("SAMPLES", "CheckResult", "RouteCheck", "Spread", "check"),
     "_crash_points": ("CRASH_POINTS",),
     "_devices": ("DeviceFacts", "devices"),
     "_doctor": ("Part", "doctor"),

@@ -34,15 +34,21 @@ def workload_spaces(
         for gene in named:
             if gene not in genes:
                 raise InputError(f"{what}: no gene {gene!r} here{nearest(gene, genes)}")
+    return {route: legal_space(space, settings) for route, space in spaces.items()}
+
+
+def legal_space(space: Space, settings: CampaignSettings) -> Space:
+    """Return a space with the user's pins, and strategies on every gene.
+
+    Raises:
+        InputError: A pin names an allele that is not there.
+        NothingValidError: Pins and constraints leave no legal genome.
+    """
     owners = {gene: Strategy(name) for gene, name in settings.strategies.items()}
-    chosen = {
-        route: _pinned(assign_strategies(space, _of(space, owners)), settings.pins)
-        for route, space in spaces.items()
-    }
-    for space in chosen.values():
-        if space.size().legal == 0:
-            space.sample(np.random.default_rng(0))  # raises, and says which constraint is to blame
-    return chosen
+    found = _pinned(assign_strategies(space, _of(space, owners)), settings.pins)
+    if found.size().legal == 0:
+        found.sample(np.random.default_rng(0))  # raises, and says which constraint is to blame
+    return found
 
 
 def _chosen(spaces: Mapping[str, Space], routes: Sequence[str] | None) -> Mapping[str, Space]:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,6 +36,7 @@ _NO_MEMORY = re.compile(
     r"bad_alloc|out of memory|cannot allocate memory|MemoryError", re.IGNORECASE
 )
 _MOST_EARLY_DEATHS = 8
+_DEPTH = 2  # orders of a process at once: it never waits for the coordinator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,7 @@ class _Child:
             theirs.close()
             os.close(ends)
         self.channel = Channel(mine)
-        self.order: Order | None = None
+        self.orders: deque[Order] = deque()
         self.since = 0.0
         self.known: set[str] = set()
         self.answered = False
@@ -98,7 +100,7 @@ class CompilePool:
 
     Args:
         routes: By name; each is sent to a process once.
-        arch: What is compiled for.
+        arch: What is compiled for; may be set anew as long as nothing was submitted.
         shelf: Where builds are looked for first and kept.
         processes: How many compile side by side.
         limit_s: After so long a build is given up, and its process with all that it started.
@@ -123,7 +125,7 @@ class CompilePool:
         self._identities = {route.name: dict(route.identity()) for route in routes}
         for route in routes:
             _demand_travel(route)
-        self._arch, self._shelf = arch, shelf
+        self.arch, self._shelf = arch, shelf
         self._limit_s, self._memory_mib = limit_s, memory_mib
         self._queue: list[tuple[float, int, Order]] = []
         self._ready: list[BuildReply] = []
@@ -144,14 +146,16 @@ class CompilePool:
     def _key(self, order: Order) -> str:
         route = self._routes[order.route]
         identity = self._identities[order.route]
-        return build_key(route, identity, order.workload, order.genome, self._arch)
+        return build_key(route, identity, order.workload, order.genome, self.arch)
 
     def _feed(self) -> None:
-        for child in self._children:
-            if not self._queue:
-                return
-            if child.order is None:
-                self._give(child, heapq.heappop(self._queue)[2])
+        """Give every process one order to work on, and then one to go on with at once."""
+        for depth in range(_DEPTH):
+            for child in self._children:
+                if not self._queue:
+                    return
+                if len(child.orders) <= depth:
+                    self._give(child, heapq.heappop(self._queue)[2])
 
     def _give(self, child: _Child, order: Order) -> None:
         new = None if order.route in child.known else self._routes[order.route]
@@ -160,10 +164,12 @@ class CompilePool:
             route=self._numbers[order.route],
             workload=order.workload,
             genome=order.genome,
-            arch=self._arch,
+            arch=self.arch,
             new_route=new,
         )
-        child.order, child.since = order, time.monotonic()
+        if not child.orders:
+            child.since = time.monotonic()
+        child.orders.append(order)
         child.known.add(order.route)
         with contextlib.suppress(WorkerGoneError):  # its death is seen when it is read
             child.channel.send(request)
@@ -173,11 +179,11 @@ class CompilePool:
     @property
     def pending(self) -> int:
         """Orders that have no reply yet, those that wait in line included."""
-        return len(self._queue) + sum(child.order is not None for child in self._children)
+        return len(self._queue) + sum(len(child.orders) for child in self._children)
 
     def filenos(self) -> list[int]:
         """Return descriptors that become readable when a reply may be there."""
-        return [child.channel.fileno() for child in self._children if child.order is not None]
+        return [child.channel.fileno() for child in self._children if child.orders]
 
     def ready(self) -> bool:
         """Tell whether a reply waits already."""
@@ -185,7 +191,7 @@ class CompilePool:
 
     def deadline(self) -> float | None:
         """Return until when (monotonic) ``harvest`` must be called again, or None."""
-        times = [child.since for child in self._children if child.order is not None]
+        times = [child.since for child in self._children if child.orders]
         return min(times) + self._limit_s if times else None
 
     def harvest(self) -> list[BuildReply]:
@@ -194,33 +200,36 @@ class CompilePool:
         Raises:
             StoppedError: Compile processes die before they answer anything.
         """
-        for place, child in enumerate(self._children):
-            if child.order is not None:
-                self._read(place, child)
+        for place in range(len(self._children)):
+            while self._read(place):
+                pass
         self._feed()
         replies, self._ready = self._ready, []
         return replies
 
-    def _read(self, place: int, child: _Child) -> None:
-        order = child.order
-        assert order is not None
-        late = time.monotonic() - child.since > self._limit_s
-        if not child.channel.ready() and not late:
-            return
-        if late and not child.channel.ready():
-            self._replace(place)
-            self._lost(order, COMPILER_TIMED_OUT, f"no build after {self._limit_s:g} s")
-            return
+    def _read(self, place: int) -> bool:
+        """Take in one reply of a process; return whether there may be another."""
+        child = self._children[place]
+        if not child.orders:
+            return False
+        if not child.channel.ready():
+            if time.monotonic() - child.since > self._limit_s:
+                order = child.orders.popleft()
+                self._replace(place)
+                self._lost(order, COMPILER_TIMED_OUT, f"no build after {self._limit_s:g} s")
+            return False
         try:
             reply: BuildReply = child.channel.receive(self._limit_s)
         except (WorkerGoneError, TimeoutError):
-            self._died(place, child, order)
-            return
-        self._answered(place, child, order, reply)
+            self._died(place, child)
+            return False
+        self._answered(place, child, reply)
+        return True
 
-    def _answered(self, place: int, child: _Child, order: Order, reply: BuildReply) -> None:
-        self._busy_s += time.monotonic() - child.since
-        child.order, child.answered, self._early_deaths = None, True, 0
+    def _answered(self, place: int, child: _Child, reply: BuildReply) -> None:
+        order = child.orders.popleft()
+        self._busy_s += reply.seconds
+        child.since, child.answered, self._early_deaths = time.monotonic(), True, 0
         if reply.unusable:
             raise StoppedError(
                 f"route {order.route!r} cannot be loaded in a compile process: {reply.message}"
@@ -231,8 +240,8 @@ class CompilePool:
             self._shelf.put(self._key(order), reply.build)
         self._ready.append(reply)
 
-    def _died(self, place: int, child: _Child, order: Order) -> None:
-        answered = child.answered
+    def _died(self, place: int, child: _Child) -> None:
+        answered, order = child.answered, child.orders.popleft()
         code, text = self._replace(place)
         if not answered:
             self._early_deaths += 1
@@ -247,9 +256,10 @@ class CompilePool:
         self._ready.append(BuildReply(ticket=order.ticket, failure=failure, message=message))
 
     def _replace(self, place: int) -> tuple[int, str]:
+        """End a process and start another; what it had not begun goes back into the line."""
         child = self._children[place]
-        if child.order is not None:
-            self._busy_s += time.monotonic() - child.since
+        for order in child.orders:
+            heapq.heappush(self._queue, (order.value, order.ticket, order))
         said = child.end()
         self._children[place] = _Child(self._memory_mib)
         return said
@@ -257,11 +267,9 @@ class CompilePool:
     # Ending
 
     def busy_share(self) -> float:
-        """Return which share of the processes' time since the pool began went into builds."""
-        now = time.monotonic()
-        running = sum(now - child.since for child in self._children if child.order is not None)
-        whole = max(now - self._began, 1e-9) * max(len(self._children), 1)
-        return min((self._busy_s + running) / whole, 1.0)
+        """Return which share of the processes' time went into builds that are finished."""
+        whole = max(time.monotonic() - self._began, 1e-9) * max(len(self._children), 1)
+        return min(self._busy_s / whole, 1.0)
 
     def close(self) -> None:
         """End every process. Idempotent."""

@@ -47,19 +47,24 @@ class KernelDevice(CudaDevice):
         usual = routes is None if only is None else LT_ROUTE in only
         self._library = usual if library is None else library
 
+    def split_routes(self, problem: Problem) -> tuple[tuple[KernelRoute, ...], dict[str, str]]:
+        """Return the routes that serve a problem: those that can be built here, and what lacks."""
+        chosen = kernel_routes(problem.operator) if self._routes is None else self._routes
+        named = tuple(r for r in chosen if self._only is None or r.name in self._only)
+        missing = {route.name: route.missing() for route in named}
+        able = tuple(route for route in named if missing[route.name] is None)
+        return able, {name: why for name, why in missing.items() if why is not None}
+
     def routes(self, problem: Problem) -> tuple[KernelRoute, ...]:
         """Return the routes that serve a problem and can be built here.
 
         Raises:
             MissingPartError: The routes that were asked for lack what builds them.
         """
-        chosen = kernel_routes(problem.operator) if self._routes is None else self._routes
-        chosen = tuple(r for r in chosen if self._only is None or r.name in self._only)
-        missing = {route.name: route.missing() for route in chosen}
-        able = tuple(route for route in chosen if missing[route.name] is None)
+        able, missing = self.split_routes(problem)
         asked = self._routes is not None or self._only is not None
-        if chosen and not able and asked:
-            raise MissingPartError(str(next(iter(missing.values()))))
+        if missing and not able and asked:
+            raise MissingPartError(next(iter(missing.values())))
         return able
 
     def open(  # type: ignore[override]

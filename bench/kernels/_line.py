@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from kernelarc.genomes import Candidate, Status, StoppedError
 OPEN_S, ASK_S, CONTEST_S, PREPARE_S = 120.0, 60.0, 240.0, 600.0
 _LEAST_LIMIT_S, _FREE_LIMIT_S, _LIMIT_FACTOR = 3.0, 15.0, 4000.0
 _MOST_RESTARTS = 3
+_MEANWHILE_S = 0.02
 _BENCH = "kernelarc.bench.kernels._workbench:KernelWorkbench"
 
 
@@ -58,6 +59,7 @@ class DeviceLine:
         self._worker = self._started()
         self._spare = WorkerProcess(ordinal, _BENCH)
         self.busy_s = 0.0
+        self.meanwhile: Callable[[], None] = _nothing
 
     def _started(self) -> WorkerProcess:
         worker, self._spare = self._spare or WorkerProcess(self._ordinal, _BENCH), None
@@ -176,14 +178,21 @@ class DeviceLine:
         self._worker.channel.send(Request(verb=verb, arguments=arguments))
         end = time.monotonic() + timeout_s
         while True:
-            until = min(end, self.deadline() or end)
-            answer = self._worker.channel.receive(max(until - time.monotonic(), 0.0))
+            answer = self._heard(min(end, self.deadline() or end))
             if not isinstance(answer, Outcome | Begun):
                 return checked(answer)
             fatal = isinstance(answer, Outcome) and answer.fatal
             self._take(answer)
             if fatal:
                 raise LostQuestionError
+
+    def _heard(self, until: float) -> Any:
+        """Wait for one message, doing what there is to do in the meantime."""
+        while not self._worker.channel.ready(_MEANWHILE_S):
+            self.meanwhile()
+            if time.monotonic() > until:
+                raise TimeoutError
+        return self._worker.channel.receive(ASK_S)
 
     def blame(self) -> None:
         """Fail what was running and start afresh after ``ask_once`` has failed."""
@@ -195,6 +204,10 @@ class DeviceLine:
         if spare is not None:
             spare.kill()
         self._worker.close()
+
+
+def _nothing() -> None:
+    """Do nothing in the meantime."""
 
 
 def _time_limit_s(limit_us: float | None) -> float:

@@ -110,17 +110,23 @@ class KernelSession(Session):
         self._places = {w.fingerprint: i for i, w in enumerate(problem.workloads)}
         self._tasks = [_task(problem, workload) for workload in problem.workloads]
         self._products = [library and _product(problem, w) is not None for w in problem.workloads]
-        self._line = DeviceLine(name, ordinal, self._tasks, seed)
-        self._pool: CompilePool | None = None
+        cores = processes or len(os.sched_getaffinity(0))
+        # The compilers load while the worker makes its context.
+        pool = CompilePool(list(routes), "", BuildShelf(artefacts), processes=cores)
+        self._pool: CompilePool | None = pool
+        try:
+            self._line = DeviceLine(name, ordinal, self._tasks, seed)
+        except BaseException:
+            pool.close()
+            raise
         try:
             self._reply: DeviceReply = self._line.ask("describe")
             self.environment = self._environment()
-            cores = processes or len(os.sched_getaffinity(0))
-            arch, shelf = self._reply.limits.arch, BuildShelf(artefacts)
-            self._pool = CompilePool(list(routes), arch, shelf, processes=cores)
         except BaseException:
+            pool.close()
             self._line.close()
             raise
+        pool.arch = self._reply.limits.arch
         self.window, self.lag = max(16, 2 * cores), 2
         self.sifts, self.finalists, self.patience = any(self._products), _FINALISTS, 2
         self._spaces: dict[int, dict[str, Space]] = {}
@@ -134,6 +140,7 @@ class KernelSession(Session):
         self._costs: dict[int, float] = {}
         self._outlooks = [Outlook() for _ in problem.workloads]
         self._tickets, self._contests, self._opened = 0, 0, time.monotonic()
+        self._line.meanwhile = self._pump
 
     def _environment(self) -> Environment:
         """Return the worker's environment with what the routes are built by."""
@@ -257,12 +264,16 @@ class KernelSession(Session):
         """Wait until something has happened, and take it in."""
         self._feed()
         self._wait()
-        assert self._pool is not None
-        for reply in self._pool.harvest():
-            self._built(reply)
+        self._pump()
         self._line.harvest()
         self._land()
         self._feed()
+
+    def _pump(self) -> None:
+        """Keep the compile processes busy while the worker is being asked something."""
+        assert self._pool is not None
+        for reply in self._pool.harvest():
+            self._built(reply)
 
     def _wait(self) -> None:
         assert self._pool is not None

@@ -1,0 +1,68 @@
+"""``kernelarc check``: every packaged Triton route compiles here, without a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from kernelarc.cli import program
+from kernelarc.engine import CampaignSettings, check
+from kernelarc.genomes import InputError, MissingPartError
+
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="Triton is not installed"
+)
+
+
+def test_an_unknown_architecture_is_named() -> None:
+    with pytest.raises(InputError, match="'sm_80' is none of sm_90a, sm_100a"):
+        check(CampaignSettings(target="matmul"), arch="sm_80")
+
+
+def test_a_target_without_compiled_routes_is_refused() -> None:
+    with pytest.raises(InputError, match="no compiled route serves it"):
+        check(CampaignSettings(target="gemm"), arch="sm_90a")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is not None, reason="Triton is installed")
+def test_without_triton_it_says_what_to_install() -> None:
+    settings = CampaignSettings(target="matmul", routes=("triton",))
+    with pytest.raises(MissingPartError, match=r"kernelarc\[triton\]"):
+        check(settings, arch="sm_90a")
+
+
+@needs_triton
+@pytest.mark.parametrize(("arch", "unit"), [("sm_90a", "wgmma"), ("sm_100a", "tcgen05")])
+def test_products_use_the_matrix_units_of_their_architecture(arch: str, unit: str) -> None:
+    pins = {"load": "descriptor", "num_ctas": "1", "block_m": "128", "block_n": "128"}
+    settings = CampaignSettings(target="matmul", routes=("triton",), pins=pins)
+    (one,) = check(settings, arch=arch, samples=4).routes
+    assert one.built >= 3, one.examples
+    assert one.instructions[unit] >= 1
+    assert one.instructions["tma"] == one.distinct
+    assert one.registers is not None
+    assert 32 <= one.registers.least <= one.registers.most <= 255
+
+
+@needs_triton
+@pytest.mark.parametrize("option", [{"residual": True}, {"dtype": "float16"}, {"layout": "NT"}])
+def test_forms_of_products_compile(option: dict[str, bool | str]) -> None:
+    settings = CampaignSettings(
+        target="matmul", routes=("triton",), options=option, axes={"M": 500, "N": 264, "K": 1000}
+    )
+    (one,) = check(settings, arch="sm_90a", samples=4).routes
+    assert one.built >= 3, one.examples
+
+
+@needs_triton
+def test_add_rmsnorm_compiles_and_json_says_so() -> None:
+    command = ["check", "add_rmsnorm", "--arch", "sm_90a", "--samples", "4", "--json"]
+    answer = CliRunner().invoke(program, [*command, "--routes", "triton"], standalone_mode=False)
+    said = json.loads(answer.stdout)
+    assert answer.return_value == 0
+    assert said["ok"] is True
+    assert said["routes"][0]["built"] == 4
+    assert said["routes"][0]["failures"] == {}
