@@ -25,7 +25,6 @@ from kernelarc.genomes.kernels import (
 
 Call = Callable[[], None]
 _MOST_MODULES = 64
-_PLAIN_SHARED = 48 << 10
 _MAP_ALIGNMENT = 64
 
 
@@ -74,7 +73,7 @@ class Loader:
             driver.cuModuleGetFunction(module, launch.symbol.encode()), launch.symbol
         )
         attributes = driver.CUfunction_attribute
-        if launch.shared_bytes > _PLAIN_SHARED:
+        if launch.shared_bytes:  # what a kernel declares itself counts against the plain limit
             name = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._set(found, name, launch.shared_bytes, launch.symbol)
         if launch.attributes.carveout is not None:
