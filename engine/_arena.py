@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -138,18 +139,18 @@ class Arena:
         self._next_told = max(self._next_told, round_number + 1)
 
     def _tell(self, told: _Told, *, migrate: bool) -> None:
-        own: dict[str, list[Judged]] = {name: [] for name in self.islands}
+        own: defaultdict[str, list[Judged]] = defaultdict(list)
         for judged in told.judged:
             source = judged.evaluation.candidate.island
-            for name in own if source in _COMMON else (source,):
-                if name in own:
-                    own[name].append(judged)
+            for name in self.islands if source in _COMMON else (source,):
+                own[name].append(judged)
         for name, island in self.islands.items():
-            if own[name]:
+            if name in own:
                 island.tell(own[name])
-            heard = [c for c in told.conclusions if migrate or c.island == name]
-            if heard:
-                island.receive(heard)
+            if told.conclusions:
+                heard = [c for c in told.conclusions if migrate or c.island == name]
+                if heard:
+                    island.receive(heard)
 
     def find(self, fingerprint: str) -> Judged | None:
         """Return an evaluation whose genome is still at hand (recent, good, or a claim)."""
