@@ -31,7 +31,8 @@ def exit_code(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         code = program.main(args=arguments, prog_name="kernelarc", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # as after `>&-`
+            sys.stdout.flush()
     except click.exceptions.Abort:
         return _complain("interrupted", INTERRUPTED)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -52,6 +53,9 @@ def _own_error(error: Exception) -> int:
         return _complain(str(error), code)
     if isinstance(error, OSError) and error.errno in _USERS_PATH and error.filename is not None:
         return _complain(f"{os.fsdecode(error.filename)}: {error.strerror}", 2)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+        _let_go_of_output()
+        return _complain(f"the output cannot be written: {error.strerror}", 2)
     traceback.print_exc()
     return _complain("this is a defect of kernelarc; the lines above say where", DEFECT)
 
@@ -72,5 +76,11 @@ def _usage_line(error: click.ClickException) -> str:
 
 def _reader_left() -> int:
     """End quietly when whoever read our output went away (``kernelarc best ... | head``)."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _let_go_of_output()
     return 0
+
+
+def _let_go_of_output() -> None:
+    """Send what is still buffered nowhere, so that leaving Python does not fail at it again."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

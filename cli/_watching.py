@@ -12,7 +12,7 @@ from rich.console import Console
 from kernelarc.cli._log_file import LogFile
 from kernelarc.cli._progress import LiveDisplay
 from kernelarc.engine import Counts, Observer, Progress
-from kernelarc.genomes import Conclusion, Judged
+from kernelarc.genomes import Conclusion, Judged, StoppedError
 from kernelarc.storage import Event
 
 
@@ -21,9 +21,11 @@ class Watchers(Observer):
 
     def __init__(self, watchers: Sequence[Observer]) -> None:
         self._watchers = tuple(watchers)
+        self.resumed_with = ""
 
     def on_start(self, facts: Mapping[str, Any]) -> None:
         """Pass on."""
+        self.resumed_with = f"kernelarc resume {facts['store']} {facts['campaign_id']}"
         for watcher in self._watchers:
             watcher.on_start(facts)
 
@@ -58,4 +60,10 @@ def watching(log_file: Path | None) -> Iterator[Observer]:
             watchers.append(stack.enter_context(LogFile(log_file)))
         if console.is_terminal:
             watchers.append(stack.enter_context(LiveDisplay(console)))
-        yield Watchers(watchers)
+        everybody = Watchers(watchers)
+        try:
+            yield everybody
+        except KeyboardInterrupt:
+            if not everybody.resumed_with:
+                raise
+            raise StoppedError(f"stopped at once; go on with: {everybody.resumed_with}") from None

@@ -29,6 +29,8 @@ def text(key: str, value: Any) -> str:
         raise _refuse(key, value, "a text that is not empty")
     if "\0" in value:
         raise _refuse(key, value, "a text without null characters")
+    if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise _refuse(key, value, "UTF-8 text (a file name of other bytes cannot be remembered)")
     return value
 
 

@@ -32,7 +32,7 @@ def unfinished(file: Path) -> list[Path]:
 def connect(file: Path, mode: str, wait_s: float) -> sqlite3.Connection:
     """Open an existing file; ``mode`` is the URI's query, such as ``mode=ro``."""
     return sqlite3.connect(
-        f"file:{quote(str(file))}?{mode}",
+        f"file:{quote(os.fsencode(file))}?{mode}",
         uri=True,
         timeout=wait_s,
         isolation_level=None,

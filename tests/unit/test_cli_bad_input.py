@@ -7,12 +7,16 @@ import importlib.util
 import json
 import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kernelarc.cli import exit_code
+from kernelarc.cli._watching import watching
+from kernelarc.genomes import StoppedError
 
 Run = Callable[..., "Outcome"]
 
@@ -412,3 +416,43 @@ def test_a_recording_replaces_neither_its_target_nor_a_store(run: Run, small_spa
     assert outcome.code == 0
     told = outcome.err.splitlines()
     assert len(told) == len(set(told))
+
+
+@pytest.mark.parametrize("flag", ["--store", "--log", "--seed-genome"])
+def test_a_name_that_is_no_utf8_is_refused(run: Run, small_space: Path, flag: str) -> None:
+    name = os.fsdecode(b"\xfc.db")
+    assert_refused(run("run", small_space, flag, name), 2, "UTF-8")
+    assert_refused(run("run", os.fsdecode(b"\xfc.json")), 2, "target", "UTF-8")
+    assert [path.name for path in small_space.parent.iterdir()] == ["small.json"]
+
+
+def test_a_store_whose_name_is_no_utf8_is_read(run: Run, small_space: Path) -> None:
+    store = small_space.with_name("s.db")
+    assert run("run", small_space, "--budget", "3", "--store", store).code == 0
+    moved = store.rename(store.with_name(os.fsdecode(b"\xfc.db")))
+    assert run("best", moved).code == 0
+
+
+def test_a_second_interruption_says_how_to_go_on() -> None:
+    with (
+        pytest.raises(StoppedError, match=r"go on with: kernelarc resume my\.db 7$"),
+        watching(None) as observer,
+    ):
+        observer.on_start({"store": "my.db", "campaign_id": 7})
+        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt), watching(None):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_output_that_cannot_be_written(small_space: Path) -> None:
+    program = "from kernelarc.cli import main; main()"
+    command = [sys.executable, "-c", program, "operators"]
+    with Path("/dev/full").open("w") as full:
+        said = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert said.returncode == 2
+    assert len(said.stderr.splitlines()) == 1
+    assert "the output cannot be written: No space left" in said.stderr
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
+    said = subprocess.run(closed, capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stderr) == (0, "")
