@@ -240,6 +240,7 @@ class _Phases:
             constants={
                 **self._experts(),
                 **tiles,
+                "EVEN_N": size.inner % tiles["BLOCK_N"] == 0,
                 "EVEN_K": size.hidden % tiles["BLOCK_K"] == 0,
             },
             grid=(row_tiles * columns, 1, 1),
@@ -299,6 +300,7 @@ class _Phases:
                 **self._experts(),
                 **({"TOP_K": top_k} if top_k else {}),
                 **tiles,
+                "EVEN_N": size.hidden % tiles["BLOCK_N"] == 0,
                 "EVEN_K": size.inner % tiles["BLOCK_K"] == 0,
                 "PAIRED": bool(self.alleles["token_paired"]),
             },
@@ -349,6 +351,8 @@ class _Phases:
             constants={
                 **self._experts(),
                 **tiles,
+                "EVEN_M": p % tiles["BLOCK_M"] == 0,
+                "EVEN_N": q % tiles["BLOCK_N"] == 0,
                 "LEFT_BY_TOKEN": left_by_token,
                 "DUAL": left_2 is not None,
             },

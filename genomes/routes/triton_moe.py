@@ -66,6 +66,15 @@ def _place(pid, tiles_m, tiles_n, GROUP: tl.constexpr):
 
 
 @triton.jit
+def _within(n, END, EVEN: tl.constexpr):
+    """Places that can be read: what lies behind the end reads the first. Even tiles stay plain:
+    only then is it known that neighbours lie side by side."""
+    if EVEN:
+        return n
+    return tl.where(n < END, n, 0)
+
+
+@triton.jit
 def _three_sums(
     x_at, grad_at, gate_at, up_at, down_at, H, I,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, EVEN_K: tl.constexpr,
@@ -102,7 +111,7 @@ def hidden_gradients(
     N, H, I, tiles_m,
     GROUPED: tl.constexpr, TOP_K: tl.constexpr, EXPERTS: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
-    EVEN_K: tl.constexpr,
+    EVEN_N: tl.constexpr, EVEN_K: tl.constexpr,
 ):  # fmt: skip
     """Gradients of gate and up, and the scaled hidden row, of one tile: three products at once.
 
@@ -130,7 +139,7 @@ def hidden_gradients(
         token = tl.where(inside, m, 0)
     k = tl.arange(0, BLOCK_K)
     by_token = token[:, None] * H + k[None, :]
-    n_held = tl.where(n < I, n, 0)
+    n_held = _within(n, I, EVEN_N)
     by_row = n_held[None, :] * H + k[:, None]
     by_column = k[:, None] * I + n_held[None, :]
     g, u, d = _three_sums(
@@ -155,12 +164,15 @@ def hidden_gradients(
 
 
 @triton.jit
-def _added(total, left, right, m, n, end, I, H, BLOCK_K: tl.constexpr, EVEN_K: tl.constexpr):
+def _added(
+    total, left, right, m, n, end, I, H,
+    BLOCK_K: tl.constexpr, EVEN_N: tl.constexpr, EVEN_K: tl.constexpr,
+):  # fmt: skip
     """Add left (rows, I) . right (I, H) of one tile to the total."""
     k = tl.arange(0, BLOCK_K)
     row = tl.where(m < end, m, 0)
     left_at = left + row[:, None] * I + k[None, :]
-    right_at = right + k[:, None] * H + tl.where(n < H, n, 0)[None, :]
+    right_at = right + k[:, None] * H + _within(n, H, EVEN_N)[None, :]
     for at in range(0, I, BLOCK_K):
         if EVEN_K:
             total = tl.dot(tl.load(left_at), tl.load(right_at), total)
@@ -176,12 +188,12 @@ def _added(total, left, right, m, n, end, I, H, BLOCK_K: tl.constexpr, EVEN_K: t
 @triton.jit
 def _added_both(
     total, left, right, left_2, right_2, m, n, end, I, H,
-    BLOCK_K: tl.constexpr, EVEN_K: tl.constexpr,
+    BLOCK_K: tl.constexpr, EVEN_N: tl.constexpr, EVEN_K: tl.constexpr,
 ):  # fmt: skip
     """Add both products of one tile, step by step in one loop."""
     k = tl.arange(0, BLOCK_K)
     row = tl.where(m < end, m, 0)
-    column = tl.where(n < H, n, 0)
+    column = _within(n, H, EVEN_N)
     left_at = row[:, None] * I + k[None, :]
     right_at = k[:, None] * H + column[None, :]
     for at in range(0, I, BLOCK_K):
@@ -204,7 +216,7 @@ def token_gradients(
     grad_gate, grad_up, gate, up, rows, counts, parts, out, N, H, I, tiles_m,
     GROUPED: tl.constexpr, TOP_K: tl.constexpr, EXPERTS: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
-    EVEN_K: tl.constexpr, PAIRED: tl.constexpr,
+    EVEN_N: tl.constexpr, EVEN_K: tl.constexpr, PAIRED: tl.constexpr,
 ):  # fmt: skip
     """One tile of the gradient of the rows' tokens.
 
@@ -226,11 +238,11 @@ def token_gradients(
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     if PAIRED:
         total = _added_both(
-            total, grad_gate, gate, grad_up, up, m, n, end, I, H, BLOCK_K, EVEN_K
+            total, grad_gate, gate, grad_up, up, m, n, end, I, H, BLOCK_K, EVEN_N, EVEN_K
         )  # fmt: skip
     else:
-        total = _added(total, grad_gate, gate, m, n, end, I, H, BLOCK_K, EVEN_K)
-        total = _added(total, grad_up, up, m, n, end, I, H, BLOCK_K, EVEN_K)
+        total = _added(total, grad_gate, gate, m, n, end, I, H, BLOCK_K, EVEN_N, EVEN_K)
+        total = _added(total, grad_up, up, m, n, end, I, H, BLOCK_K, EVEN_N, EVEN_K)
     inside = (m < end)[:, None] & (n < H)[None, :]
     if GROUPED:
         chosen = tl.load(rows + m, mask=m < end, other=0)
@@ -250,6 +262,7 @@ def weight_gradients(
     left, left_2, right, out, out_2, rows, counts, N, P, Q,
     GROUPED: tl.constexpr, TOP_K: tl.constexpr, EXPERTS: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
+    EVEN_M: tl.constexpr, EVEN_N: tl.constexpr,
     LEFT_BY_TOKEN: tl.constexpr, DUAL: tl.constexpr,
 ):  # fmt: skip
     """One tile of left' (P, rows) . right (rows, Q), of left_2 as well where DUAL.
@@ -267,24 +280,26 @@ def weight_gradients(
         begin, end = 0, N
     p = row * BLOCK_M + tl.arange(0, BLOCK_M)
     q = column * BLOCK_N + tl.arange(0, BLOCK_N)
-    p_held, q_held = tl.where(p < P, p, 0), tl.where(q < Q, q, 0)
+    p_held, q_held = _within(p, P, EVEN_M), _within(q, Q, EVEN_N)
     k = tl.arange(0, BLOCK_K)
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     total_2 = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for at in range(begin, end, BLOCK_K):
         r = at + k
-        inside = (r < end)[:, None]
+        inside = r < end
         if GROUPED:
-            token = tl.load(rows + r, mask=r < end, other=0) // TOP_K
+            token = tl.load(rows + r, mask=inside, other=0) // TOP_K
         else:
             token = r
         by_left, by_right = (token, r) if LEFT_BY_TOKEN else (r, token)
-        left_at = by_left[:, None] * P + p_held[None, :]
+        left_at = by_left[None, :] * P + p_held[:, None]
         right_at = by_right[:, None] * Q + q_held[None, :]
-        b = tl.load(right + right_at, mask=inside, other=0.0)
-        total = tl.dot(tl.load(left + left_at, mask=inside, other=0.0).T, b, total)
+        b = tl.load(right + right_at, mask=inside[:, None], other=0.0)
+        a = tl.load(left + left_at, mask=inside[None, :], other=0.0)
+        total = tl.dot(a, b, total)
         if DUAL:
-            total_2 = tl.dot(tl.load(left_2 + left_at, mask=inside, other=0.0).T, b, total_2)
+            a = tl.load(left_2 + left_at, mask=inside[None, :], other=0.0)
+            total_2 = tl.dot(a, b, total_2)
     into = (p < P)[:, None] & (q < Q)[None, :]
     base = expert.to(tl.int64) * P * Q
     at = p[:, None] * Q + q[None, :]
