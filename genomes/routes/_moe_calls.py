@@ -234,7 +234,7 @@ class _Phases:
                 "products": products[0] if size.grouped else None,
                 "N": size.rows,
                 "H": size.hidden,
-                "I": size.inner,
+                "WIDE": size.inner,
                 "tiles_m": row_tiles,
             },
             constants={
@@ -293,7 +293,7 @@ class _Phases:
                 "out": out,
                 "N": size.rows,
                 "H": size.hidden,
-                "I": size.inner,
+                "WIDE": size.inner,
                 "tiles_m": row_tiles,
             },
             constants={

@@ -2,7 +2,8 @@
 
 An expert computes ``down(silu(gate(x)) * up(x))``. Assignments of tokens to experts are sorted
 by expert first (``counted``, ``placed``); a row below is one assignment in that order, or a token
-where there is one expert for all (GROUPED is false). Sums are float32.
+where there is one expert for all (GROUPED is false). H is the size of a token, WIDE that of an
+expert's hidden row. Sums are float32.
 """
 
 from __future__ import annotations
@@ -67,8 +68,10 @@ def _place(pid, tiles_m, tiles_n, GROUP: tl.constexpr):
 
 @triton.jit
 def _within(n, END, EVEN: tl.constexpr):
-    """Places that can be read: what lies behind the end reads the first. Even tiles stay plain:
-    only then is it known that neighbours lie side by side."""
+    """Places that can be read: what lies behind the end reads the first.
+
+    Even tiles stay plain: only then is it known that neighbours lie side by side.
+    """
     if EVEN:
         return n
     return tl.where(n < END, n, 0)
@@ -76,10 +79,10 @@ def _within(n, END, EVEN: tl.constexpr):
 
 @triton.jit
 def _three_sums(
-    x_at, grad_at, gate_at, up_at, down_at, H, I,
+    x_at, grad_at, gate_at, up_at, down_at, H, WIDE,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, EVEN_K: tl.constexpr,
 ):  # fmt: skip
-    """x . gate', x . up' and grad . down of one tile."""
+    """Return x . gate', x . up' and grad . down of one tile."""
     k = tl.arange(0, BLOCK_K)
     g = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     u = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
@@ -101,14 +104,14 @@ def _three_sums(
         grad_at += BLOCK_K
         gate_at += BLOCK_K
         up_at += BLOCK_K
-        down_at += BLOCK_K * I
+        down_at += BLOCK_K * WIDE
     return g, u, d
 
 
 @triton.jit
 def hidden_gradients(
     x, grad, scales, rows, counts, gate, up, down, grad_gate, grad_up, hidden, products,
-    N, H, I, tiles_m,
+    N, H, WIDE, tiles_m,
     GROUPED: tl.constexpr, TOP_K: tl.constexpr, EXPERTS: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
     EVEN_N: tl.constexpr, EVEN_K: tl.constexpr,
@@ -117,12 +120,12 @@ def hidden_gradients(
 
     With GROUPED also one float32 a row and tile of columns: its part of the scale's gradient.
     """
-    tile, column = _place(tl.program_id(0), tiles_m, tl.cdiv(I, BLOCK_N), GROUP)
+    tile, column = _place(tl.program_id(0), tiles_m, tl.cdiv(WIDE, BLOCK_N), GROUP)
     if GROUPED:
         expert, begin, end = _tile_of(counts, tile, EXPERTS, WIDTH, BLOCK_M)
         if expert >= EXPERTS:
             return
-        weights = expert.to(tl.int64) * H * I
+        weights = expert.to(tl.int64) * H * WIDE
         gate += weights
         up += weights
         down += weights
@@ -139,17 +142,17 @@ def hidden_gradients(
         token = tl.where(inside, m, 0)
     k = tl.arange(0, BLOCK_K)
     by_token = token[:, None] * H + k[None, :]
-    n_held = _within(n, I, EVEN_N)
+    n_held = _within(n, WIDE, EVEN_N)
     by_row = n_held[None, :] * H + k[:, None]
-    by_column = k[:, None] * I + n_held[None, :]
+    by_column = k[:, None] * WIDE + n_held[None, :]
     g, u, d = _three_sums(
-        x + by_token, grad + by_token, gate + by_row, up + by_row, down + by_column, H, I,
+        x + by_token, grad + by_token, gate + by_row, up + by_row, down + by_column, H, WIDE,
         BLOCK_M, BLOCK_N, BLOCK_K, EVEN_K,
     )  # fmt: skip
     sigmoid = 1.0 / (1.0 + tl.exp(-g))
     silu = g * sigmoid
-    out = inside[:, None] & (n < I)[None, :]
-    at = m[:, None] * I + n[None, :]
+    out = inside[:, None] & (n < WIDE)[None, :]
+    at = m[:, None] * WIDE + n[None, :]
     h = silu * u
     if GROUPED:
         part = tl.sum(tl.where(out, d * h, 0.0), 1)
@@ -165,19 +168,19 @@ def hidden_gradients(
 
 @triton.jit
 def _added(
-    total, left, right, m, n, end, I, H,
+    total, left, right, m, n, end, WIDE, H,
     BLOCK_K: tl.constexpr, EVEN_N: tl.constexpr, EVEN_K: tl.constexpr,
 ):  # fmt: skip
-    """Add left (rows, I) . right (I, H) of one tile to the total."""
+    """Add left (rows, WIDE) . right (WIDE, H) of one tile to the total."""
     k = tl.arange(0, BLOCK_K)
     row = tl.where(m < end, m, 0)
-    left_at = left + row[:, None] * I + k[None, :]
+    left_at = left + row[:, None] * WIDE + k[None, :]
     right_at = right + k[:, None] * H + _within(n, H, EVEN_N)[None, :]
-    for at in range(0, I, BLOCK_K):
+    for at in range(0, WIDE, BLOCK_K):
         if EVEN_K:
             total = tl.dot(tl.load(left_at), tl.load(right_at), total)
         else:
-            held = k < I - at
+            held = k < WIDE - at
             a = tl.load(left_at, mask=held[None, :], other=0.0)
             total = tl.dot(a, tl.load(right_at, mask=held[:, None], other=0.0), total)
         left_at += BLOCK_K
@@ -187,21 +190,21 @@ def _added(
 
 @triton.jit
 def _added_both(
-    total, left, right, left_2, right_2, m, n, end, I, H,
+    total, left, right, left_2, right_2, m, n, end, WIDE, H,
     BLOCK_K: tl.constexpr, EVEN_N: tl.constexpr, EVEN_K: tl.constexpr,
 ):  # fmt: skip
     """Add both products of one tile, step by step in one loop."""
     k = tl.arange(0, BLOCK_K)
     row = tl.where(m < end, m, 0)
     column = _within(n, H, EVEN_N)
-    left_at = row[:, None] * I + k[None, :]
+    left_at = row[:, None] * WIDE + k[None, :]
     right_at = k[:, None] * H + column[None, :]
-    for at in range(0, I, BLOCK_K):
+    for at in range(0, WIDE, BLOCK_K):
         if EVEN_K:
             total = tl.dot(tl.load(left + left_at), tl.load(right + right_at), total)
             total = tl.dot(tl.load(left_2 + left_at), tl.load(right_2 + right_at), total)
         else:
-            held = k < I - at
+            held = k < WIDE - at
             a = tl.load(left + left_at, mask=held[None, :], other=0.0)
             total = tl.dot(a, tl.load(right + right_at, mask=held[:, None], other=0.0), total)
             a = tl.load(left_2 + left_at, mask=held[None, :], other=0.0)
@@ -213,7 +216,7 @@ def _added_both(
 
 @triton.jit
 def token_gradients(
-    grad_gate, grad_up, gate, up, rows, counts, parts, out, N, H, I, tiles_m,
+    grad_gate, grad_up, gate, up, rows, counts, parts, out, N, H, WIDE, tiles_m,
     GROUPED: tl.constexpr, TOP_K: tl.constexpr, EXPERTS: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
     EVEN_N: tl.constexpr, EVEN_K: tl.constexpr, PAIRED: tl.constexpr,
@@ -228,7 +231,7 @@ def token_gradients(
         expert, begin, end = _tile_of(counts, tile, EXPERTS, WIDTH, BLOCK_M)
         if expert >= EXPERTS:
             return
-        weights = expert.to(tl.int64) * H * I
+        weights = expert.to(tl.int64) * H * WIDE
         gate += weights
         up += weights
     else:
@@ -238,11 +241,11 @@ def token_gradients(
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     if PAIRED:
         total = _added_both(
-            total, grad_gate, gate, grad_up, up, m, n, end, I, H, BLOCK_K, EVEN_N, EVEN_K
+            total, grad_gate, gate, grad_up, up, m, n, end, WIDE, H, BLOCK_K, EVEN_N, EVEN_K
         )  # fmt: skip
     else:
-        total = _added(total, grad_gate, gate, m, n, end, I, H, BLOCK_K, EVEN_N, EVEN_K)
-        total = _added(total, grad_up, up, m, n, end, I, H, BLOCK_K, EVEN_N, EVEN_K)
+        total = _added(total, grad_gate, gate, m, n, end, WIDE, H, BLOCK_K, EVEN_N, EVEN_K)
+        total = _added(total, grad_up, up, m, n, end, WIDE, H, BLOCK_K, EVEN_N, EVEN_K)
     inside = (m < end)[:, None] & (n < H)[None, :]
     if GROUPED:
         chosen = tl.load(rows + m, mask=m < end, other=0)
