@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kernelarc.genomes import InputError, StoppedError
+from kernelarc.genomes import DeviceInUseError, InputError, StoppedError
 
 LOCK_DIR_VARIABLE = "KERNELARC_LOCK_DIR"
 _LONGEST_HOLDER = 4096
@@ -143,11 +143,11 @@ class DeviceLock:
             InputError: The lock file cannot be opened; the message says what to set.
         """
         if self._descriptor is not None:
-            raise StoppedError(f"device {self.device} is already in use by this process")
+            raise DeviceInUseError(f"device {self.device} is already in use by this process")
         deadline = time.monotonic() + wait_s
         while not self._attempt():
             if time.monotonic() >= deadline:
-                raise StoppedError(
+                raise DeviceInUseError(
                     f"device {self.device} is in use by {self.holder()}: "
                     "wait until that ends, or end it"
                 )

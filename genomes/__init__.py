@@ -25,12 +25,14 @@ from kernelarc.genomes._constraints import (
 )
 from kernelarc.genomes._definitions import load_definition
 from kernelarc.genomes._errors import (
+    DeviceInUseError,
     IllegalGenomeError,
     InputError,
     KernelarcError,
     MissingPartError,
     NothingValidError,
     StoppedError,
+    StoreInUseError,
     nearest,
 )
 from kernelarc.genomes._gene import Gene, When
@@ -111,6 +113,7 @@ __all__ = [
     "Constraint",
     "Contest",
     "CublasLtSpace",
+    "DeviceInUseError",
     "Environment",
     "Estimate",
     "Evaluation",
@@ -147,6 +150,7 @@ __all__ = [
     "StandIn",
     "Status",
     "StoppedError",
+    "StoreInUseError",
     "Strategy",
     "TensorSpec",
     "Tolerance",

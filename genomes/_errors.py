@@ -11,9 +11,11 @@ class KernelarcError(Exception):
 
     Attributes:
         exit_code: What the command line exits with when this error ends it.
+        busy: Whether the same may work once another process has ended.
     """
 
     exit_code = 2
+    busy = False
 
 
 class InputError(KernelarcError):
@@ -36,6 +38,18 @@ class StoppedError(KernelarcError):
     """The campaign stopped and can be resumed; the message says why and how."""
 
     exit_code = 3
+
+
+class DeviceInUseError(StoppedError):
+    """Another process uses the device."""
+
+    busy = True
+
+
+class StoreInUseError(InputError):
+    """Another process writes to the store."""
+
+    busy = True
 
 
 class MissingPartError(KernelarcError):

@@ -17,14 +17,15 @@ import time
 import weakref
 from pathlib import Path
 
-from kernelarc.genomes import InputError
+from kernelarc.genomes import InputError, StoreInUseError
 
 
 class WriterLock:
     """An exclusive lock, close-on-exec and given up in forked children. Take it to have it.
 
     Raises:
-        InputError: Another process holds it (named), or the folder cannot be written.
+        StoreInUseError: Another process holds it (named).
+        InputError: The folder cannot be written.
     """
 
     def __init__(self, store: Path) -> None:
@@ -47,7 +48,7 @@ class WriterLock:
             except OSError as error:
                 message = f"store {store}: in use by a running campaign {_holder(descriptor)}"
                 os.close(descriptor)
-                raise InputError(message) from error
+                raise StoreInUseError(message) from error
             if self._is_current(descriptor):
                 self._sign(descriptor)
                 return descriptor

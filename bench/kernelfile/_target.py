@@ -143,7 +143,8 @@ def _reference(file: KernelFile, said: Mapping[str, Any]) -> str:
                 f"{file.path}: {name} has neither a reference nor a seed whose results could "
                 f"stand for it; give reference= or seeds="
             )
-        source = own_reference(path, name, said["kernel"]["name"], _alleles(said["seeds"][0]))
+        first, kernel = _alleles(said["seeds"][0]), said["kernel"]["name"]
+        source = own_reference(path, name, kernel, first, len(said["inputs"]))
     return str(source) + (own_inputs(path, name) if said["values"] else "")
 
 

@@ -103,6 +103,7 @@ def tuned_kernel_class() -> Any:
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self._settling = threading.Lock()
+            self._given_up: set[Any] = set()
 
         def run(self, *args: Any, **kwargs: Any) -> Any:
             """Launch with the configuration of the call's key, finding it first if need be."""
@@ -113,7 +114,7 @@ def tuned_kernel_class() -> Any:
                 if is_capturing():
                     return self._launch(self.configs[0], args, kwargs)
                 with self._settling:
-                    if tuple_key not in self.cache:
+                    if tuple_key not in self.cache and tuple_key not in self._given_up:
                         self._settle(tuple_key, key, named)
             if tuple_key in self.cache:
                 return self._launch(self.cache[tuple_key], args, kwargs)
@@ -139,6 +140,7 @@ def tuned_kernel_class() -> Any:
                 self.cache[place] = found_configuration(call, self.wishes)
                 self.fallback = None
             except Exception as error:  # whatever it is, the program goes on
+                self._given_up.add(place)
                 self.fallback = str(error) or type(error).__name__
                 _LOG.warning(
                     "%s: tuned in this process over %d configurations: %s",

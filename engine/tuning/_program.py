@@ -23,7 +23,7 @@ from kernelarc.engine._settings import CampaignSettings
 from kernelarc.engine.tuning._job import TuningJob
 from kernelarc.engine.tuning._known import look_up
 from kernelarc.engine.tuning._writing import write_file
-from kernelarc.genomes import KernelarcError, StoppedError
+from kernelarc.genomes import KernelarcError
 from kernelarc.genomes.kernels import Clear
 from kernelarc.genomes.triton import launch_values, traced, written_parameters
 
@@ -102,8 +102,8 @@ def _patiently(order: Order) -> int | None:
     while True:
         try:
             return search(order)
-        except StoppedError:
-            if time.monotonic() > until:
+        except KernelarcError as error:
+            if not error.busy or time.monotonic() > until:
                 raise
             time.sleep(_RETRY_S)
 

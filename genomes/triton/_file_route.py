@@ -167,8 +167,9 @@ def device_constraints(
 ) -> tuple[Constraint, ...]:
     """Return constraints that a device sets on genes, read by their names.
 
-    Threads of a block for any kernel; for one with tiles called m, n and k, the shared memory
-    that its pipelined operands surely need.
+    Threads of a block for any kernel; for one with tiles called m and n, the registers that hold
+    one in float32, which a compiler could only spill (and takes minutes to); with k as well, the
+    shared memory that pipelined operands surely need.
     """
     names = [gene.name for gene in genes]
     found: list[Constraint] = []
@@ -176,6 +177,11 @@ def device_constraints(
         text = f"num_warps * {_WARP} <= {device.threads_block}"
         found.append(ExpressionConstraint(text, names))
     tiles = {name.lower().rpartition("_")[2]: name for name in names if _is_tile(name)}
+    if {"m", "n"} <= set(tiles) and "num_warps" in names:
+        held = f"{tiles['m']} * {tiles['n']} <= {_WARP} * num_warps"
+        found.append(ExpressionConstraint(f"{held} * {device.registers_thread + 1}", names))
+        if "maxnreg" in names:
+            found.append(ExpressionConstraint(f"maxnreg == 0 or {held} * maxnreg", names))
     if {"m", "n", "k"} <= set(tiles) and "num_stages" in names:
         least = min(element_bytes(spec.dtype) for spec in operator.inputs)
         m, n, k = (tiles[letter] for letter in "mnk")

@@ -30,16 +30,19 @@ _INTEGERS_BELOW = 8
 _BFLOAT16_SHIFT = 16
 
 
-def own_reference(path: str, declaration: str, kernel: str, alleles: Mapping[str, Allele]) -> str:
+def own_reference(
+    path: str, declaration: str, kernel: str, alleles: Mapping[str, Allele], inputs: int
+) -> str:
     """Return the source of a reference that launches the file's kernel with one genome.
 
     Its ``run`` takes PyTorch tensors, the operator's inputs in order, and returns the outputs.
     """
+    names = ", ".join(f"x{place}" for place in range(inputs))
     call = ", ".join(repr(part) for part in (path, declaration, kernel, json.dumps(dict(alleles))))
     return (
-        "import torch\n\n\ndef run(*inputs):\n"
+        f"import torch\n\n\ndef run({names}):\n"
         "    from kernelarc.genomes.triton import first_results\n\n"
-        f"    return first_results({call}, inputs)\n"
+        f"    return first_results({call}, [{names}])\n"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import multiprocessing
+import os
 import pickle
 import subprocess
 import sys
@@ -365,7 +366,9 @@ def test_without_triton_the_decorator_says_what_to_install() -> None:
 
 
 @needs_triton
-def test_the_decorated_kernel_is_triton_s_own_kind_and_bad_wishes_show_at_once() -> None:
+def test_the_decorated_kernel_is_triton_s_own_kind_and_bad_wishes_show_at_once(
+    tmp_path: Path,
+) -> None:
     program = textwrap.dedent(
         """
         import triton
@@ -389,7 +392,12 @@ def test_the_decorated_kernel_is_triton_s_own_kind_and_bad_wishes_show_at_once()
         """
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert "budget is 0" in done.stdout, done.stderr
     assert "True ['n'] 200" in done.stdout

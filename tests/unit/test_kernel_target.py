@@ -13,9 +13,21 @@ import pytest
 
 from kernelarc.bench import run_reference
 from kernelarc.bench.kernelfile import KernelTarget, kernel_target, names_kernel_file
-from kernelarc.genomes import Allele, InputError, IntegerRange, PowerOfTwo
+from kernelarc.genomes import (
+    Allele,
+    InputError,
+    IntegerRange,
+    Operator,
+    PowerOfTwo,
+    TensorSpec,
+)
 from kernelarc.genomes.kernels import BuildError, Clear, DeviceLimits, TensorArgument, TensorMap
-from kernelarc.genomes.triton import TabledConstraint, TritonKernel, made_inputs
+from kernelarc.genomes.triton import (
+    TabledConstraint,
+    TritonKernel,
+    device_constraints,
+    made_inputs,
+)
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 needs_triton = pytest.mark.skipif(
@@ -284,6 +296,29 @@ def test_the_examples_are_targets_whose_first_genome_compiles(name: str) -> None
     assert found.route.fault(build, HOPPER) is None
     small = {spec.name: np.ones((3, 4)) for spec in found.problem.operator.inputs}
     assert run_reference(found.problem.operator, small)
+
+
+def test_a_device_leaves_out_what_it_surely_cannot_hold() -> None:
+    names = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "num_warps", "num_stages", "maxnreg")
+    genes = [IntegerRange(name=name, low=0, high=1 << 20) for name in names]
+    job = Operator(
+        name="product",
+        axes={},
+        inputs=(TensorSpec(name="a", shape=("8",), dtype="bfloat16"),),
+        outputs=(TensorSpec(name="c", shape=("8",), dtype="float32"),),
+    )
+
+    def fits(*values: int) -> bool:
+        alleles: dict[str, Allele] = dict(zip(names, values, strict=True))
+        return all(c.holds(alleles) for c in device_constraints(genes, job, HOPPER))
+
+    assert fits(128, 256, 64, 8, 3, 0)
+    assert fits(128, 256, 64, 8, 3, 128)
+    assert not fits(128, 256, 64, 64, 3, 0)  # 2,048 threads
+    assert not fits(256, 256, 64, 4, 3, 0)  # 512 registers of a thread for the tile alone
+    assert not fits(128, 256, 64, 8, 3, 96)  # 128 of them under a cap of 96
+    assert not fits(128, 256, 128, 8, 4, 0)  # 288 KiB of operands
+    assert device_constraints(genes[:1], job, HOPPER) == ()
 
 
 def test_what_names_a_kernel_file() -> None:
