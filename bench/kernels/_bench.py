@@ -41,6 +41,7 @@ _SAMPLES, _LONG_SAMPLES, _LONG_US = 6, 4, 400.0
 _REFRESH_S, _MOST_USES, _COSTLY_S, _COSTLY_USES = 0.0006, 12, 0.5, 64
 _HOPELESS = 2.5
 _WARM_CALLS = 16
+_MOST_ESCAPES = 3
 _INTERMEDIATE_ROUNDINGS = 4.0
 _PURPOSES = 8
 
@@ -322,9 +323,13 @@ class OperatorBench:
         graph.replay()
         wanted = _SAMPLES if call_us * graph.calls < _LONG_US else _LONG_SAMPLES
         spans: list[float] = []
+        escaped = 0
         while len(spans) < wanted:
             span = graph.replay()
-            if span.escaped:
+            # Compilers run beside this process: a late host is seen now and then, work that
+            # escapes is seen every time.
+            escaped = escaped + 1 if span.escaped else 0
+            if escaped >= _MOST_ESCAPES:
                 raise FindingError(Finding(ESCAPED_CLOCK, "the wall clock saw far more time"))
             spans.append(span.call_us)
             if limit_us is not None and clearly_slower(spans, limit_us, ratio=CENSOR_RATIO):

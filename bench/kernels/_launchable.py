@@ -100,7 +100,6 @@ class PlanLaunchable(Launchable):
     def properties(self) -> dict[str, Allele]:
         reports = self.build.kernels
         found: dict[str, Allele] = {
-            "binary": self.build.content,
             "registers": max(report.registers for report in reports),
             "spill_bytes": max(report.spill_bytes for report in reports),
             "shared_bytes": max(r.static_shared_bytes + r.shared_bytes for r in reports),

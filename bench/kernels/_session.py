@@ -364,6 +364,8 @@ class KernelSession(Session):
     def _evaluation(self, flight: Flight, outcome: Outcome) -> Evaluation:
         candidate, measured = flight.candidate, None
         seen = dict(outcome.properties)
+        if isinstance(flight.contender, PlanContender):
+            seen["binary"] = flight.contender.build.content
         if outcome.status is Status.OK:
             measured = measurement_of(
                 outcome.samples,

@@ -20,6 +20,7 @@ from kernelarc.genomes.kernels import (
 )
 
 WAYS = ("good", "twin", "refuses", "aborts", "hangs", "eats memory", "raises")
+ON_DEVICE = ("slow", "wrong", "dies", "never returns", "takes the context", "too wide")
 
 
 class PlantedRoute(KernelRoute):
@@ -32,7 +33,7 @@ class PlantedRoute(KernelRoute):
 
     def space(self, workload: Workload, device: DeviceLimits) -> Space:
         """Return every way."""
-        return Space(self.name, [Choice(name="way", options=WAYS)])
+        return Space(self.name, [Choice(name="way", options=(*WAYS, *ON_DEVICE))])
 
     def identity(self) -> Mapping[str, str]:
         """Return a version that tests choose."""
@@ -53,17 +54,20 @@ class PlantedRoute(KernelRoute):
             held = []
             while True:
                 held.append(bytearray(64 << 20))
+        if way in ON_DEVICE:
+            threads = 2048 if way == "too wide" else 128
+            return plain_build(arch, content=str(way).encode(), threads=threads)
         return plain_build(arch)
 
 
-def plain_build(arch: str, *, content: bytes = b"machine code") -> Build:
+def plain_build(arch: str, *, content: bytes = b"machine code", threads: int = 128) -> Build:
     """Return a build of one launch over bytes that no machine runs."""
     name = code_hash(content)
     launch = Launch(
         binary=name,
         symbol="kernel",
         grid=(1, 1, 1),
-        block=(128, 1, 1),
+        block=(threads, 1, 1),
         arguments=(TensorArgument("c"),),
     )
     return Build(

@@ -1,0 +1,84 @@
+"""A bench that answers by a build's bytes, so that everything around it runs without a GPU."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+
+from kernelarc.bench.cuda._protocol import ContestReply, Outcome
+from kernelarc.bench.kernels._messages import (
+    BaselineContender,
+    Contender,
+    DeviceReply,
+    KernelTask,
+    PlanContender,
+)
+from kernelarc.genomes import Environment, Status
+from kernelarc.genomes.kernels import DeviceLimits
+
+LATENCY_US = {b"machine code": 10.0, b"slow": 30.0}
+
+
+class FormulaBench:
+    """Has the verbs of the real one."""
+
+    def __init__(self, ordinal: int) -> None:
+        self._ordinal, self._broken = ordinal, False
+
+    def open(self, tasks: Sequence[KernelTask], seed: int) -> None:
+        """Take a problem."""
+
+    def describe(self) -> DeviceReply:
+        """Return Hopper's figures."""
+        return DeviceReply(limits=DeviceLimits.of_arch("sm_90a"), baselines={})
+
+    def environment(self) -> Environment:
+        """Return a fixed identity."""
+        return Environment(identity={"device": "formula"})
+
+    def observe(self) -> Mapping[str, str]:
+        """Return nothing of interest."""
+        return {"clock_mhz": "1"}
+
+    def prepare(self, workload: int) -> None:
+        """Be ready."""
+
+    def broken(self) -> bool:
+        """Tell whether a candidate took the context with it."""
+        return self._broken
+
+    def evaluate(
+        self, workload: int, number: int, contender: Contender, limit_us: float | None
+    ) -> Outcome:
+        """Answer by the build's bytes."""
+        content = self._content(contender)
+        if content == b"dies":
+            os._exit(1)
+        if content == b"never returns":
+            time.sleep(600)
+        if content == b"takes the context":
+            self._broken = True
+            raise RuntimeError("an illegal memory access was encountered")
+        if content == b"wrong":
+            return Outcome(
+                number=number,
+                status=Status.WRONG_RESULT,
+                failure="error above the cap",
+                message="random inputs",
+            )
+        samples = (LATENCY_US[content],) * 5
+        return Outcome(number=number, status=Status.OK, samples=samples)
+
+    def contest(
+        self, workload: int, contenders: Sequence[Contender], rounds: int, cache: str, seed: int
+    ) -> ContestReply:
+        """Return constant columns."""
+        row = tuple(LATENCY_US[self._content(one)] for one in contenders)
+        return ContestReply(samples=(row,) * rounds, failures={}, launches=1)
+
+    @staticmethod
+    def _content(contender: Contender) -> bytes:
+        assert not isinstance(contender, BaselineContender)
+        assert isinstance(contender, PlanContender)
+        return next(iter(contender.build.binaries.values()))

@@ -1,0 +1,115 @@
+"""Sessions of compiled kernels: real processes, with a formula in the place of the GPU."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.unit.compiling_routes import PlantedRoute
+
+from kernelarc.bench import DeviceLock
+from kernelarc.bench.kernels import KernelSession, _line
+from kernelarc.genomes import Candidate, Evaluation, Genome, Status, builtin_problem
+
+PROBLEM = builtin_problem("gemm")
+(WORKLOAD,) = PROBLEM.workloads
+
+
+@pytest.fixture
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KernelSession]:
+    monkeypatch.setenv("KERNELARC_LOCK_DIR", str(tmp_path))
+    monkeypatch.setattr(_line, "_BENCH", "tests.unit.formula_bench:FormulaBench")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
+    lock = DeviceLock("cuda:7").acquire()
+    with KernelSession(
+        "cuda:7",
+        7,
+        PROBLEM,
+        [PlantedRoute(PROBLEM.operator)],
+        seed=1,
+        lock=lock,
+        artefacts=tmp_path / "artefacts",
+        processes=2,
+        library=False,
+    ) as opened:
+        yield opened
+
+
+def _genome(session: KernelSession, way: str) -> Genome:
+    return session.spaces(WORKLOAD)["planted"].genome({"way": way})
+
+
+def _candidates(session: KernelSession, ways: Sequence[str], first: int = 0) -> list[Candidate]:
+    return [
+        Candidate(
+            number=first + i,
+            round=0,
+            workload=WORKLOAD.fingerprint,
+            island="user",
+            mutation="seed",
+            genome=_genome(session, way),
+        )
+        for i, way in enumerate(ways)
+    ]
+
+
+def _evaluated(session: KernelSession, ways: Sequence[str], first: int = 0) -> list[Evaluation]:
+    session.submit(_candidates(session, ways, first), limit={WORKLOAD.fingerprint: 10.0})
+    found = {e.candidate.number: e for e in session.collect()}
+    return [found[first + i] for i in range(len(ways))]
+
+
+def test_only_the_culprit_is_blamed(session: KernelSession) -> None:
+    begun = time.monotonic()
+    ways = ["good", "dies", "slow", "takes the context", "wrong", "never returns", "too wide"]
+    found = dict(zip(ways, _evaluated(session, ways), strict=True))
+    assert found["good"].status is found["slow"].status is Status.OK
+    assert found["good"].measurement is not None
+    assert found["good"].measurement.objective == 10.0
+    failures = {way: (one.status, one.failure) for way, one in found.items() if one.failure}
+    assert failures == {
+        "dies": (Status.LAUNCH_ERROR, "worker died"),
+        "takes the context": (Status.LAUNCH_ERROR, "device fault"),
+        "wrong": (Status.WRONG_RESULT, "error above the cap"),
+        "never returns": (Status.TIMEOUT, "timeout"),
+        "too wide": (Status.COMPILE_ERROR, "too many threads"),
+    }
+    assert time.monotonic() - begun < 30
+    assert _evaluated(session, ["slow"], first=20)[0].status is Status.OK
+
+
+def test_equal_binaries_are_measured_once(session: KernelSession) -> None:
+    good, twin = _evaluated(session, ["good", "twin"])
+    assert {good.status, twin.status} == {Status.OK}
+    same = {one.properties.get("same_as") for one in (good, twin)} - {None}
+    assert len(same) == 1
+    assert good.properties["binary"] == twin.properties["binary"]
+    (again,) = _evaluated(session, ["twin"], first=5)
+    assert {again.properties["same_as"]} == same
+
+
+def test_contests_name_what_cannot_be_built(session: KernelSession) -> None:
+    genomes = [_genome(session, way) for way in ("good", "refuses", "slow")]
+    contest = session.contest(WORKLOAD, genomes, rounds=3, baseline=True)
+    names = tuple(genome.fingerprint for genome in genomes)
+    assert contest.names == names
+    assert contest.failures == {names[1]: "compile error"}
+    assert contest.column(names[0]) == (10.0,) * 3
+    assert all(math.isnan(value) for value in contest.column(names[1]))
+    assert contest.column(names[2]) == (30.0,) * 3
+
+
+def test_genomes_of_other_routes_are_illegal(session: KernelSession) -> None:
+    foreign = Genome("elsewhere", {"way": "good"})
+    reasons = session.check(WORKLOAD, [_genome(session, "good"), foreign])
+    assert reasons[0] is None
+    assert "'elsewhere' is not one of this device's" in str(reasons[1])
+
+
+def test_the_environment_names_what_built(session: KernelSession) -> None:
+    assert session.environment.identity == {"device": "formula", "planted.version": "1"}
+    assert session.observe()["clock_mhz"] == "1"
+    assert float(session.observe()["compile_processes_busy"]) <= 1.0
