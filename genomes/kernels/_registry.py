@@ -12,6 +12,11 @@ _MAKERS: tuple[str, ...] = (
     "kernelarc.genomes.routes._triton_gemm:triton_gemm_route",
     "kernelarc.genomes.routes._triton_add_rmsnorm:triton_add_rmsnorm_route",
     "kernelarc.genomes.routes._triton_moe:triton_moe_route",
+    "kernelarc.genomes.routes._cuda_gemm:cuda_gemm_route",
+    "kernelarc.genomes.routes._cuda_gemm:cuda_gated_route",
+    "kernelarc.genomes.routes._cuda_add_rmsnorm:cuda_add_rmsnorm_route",
+    "kernelarc.genomes.routes._cuda_gqa_paged:cuda_gqa_paged_route",
+    "kernelarc.genomes.routes._cuda_nvfp4_gqa:cuda_nvfp4_gqa_route",
 )
 """``module:function`` each; the function takes an operator and returns a route or None."""
 

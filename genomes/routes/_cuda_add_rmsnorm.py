@@ -32,6 +32,7 @@ from kernelarc.genomes.routes._cuda_route import (
     CudaRoute,
     one_kernel,
     register_genes,
+    resident_clusters,
     started,
     whole_gene,
 )
@@ -160,7 +161,7 @@ class CudaAddRmsnormRoute(CudaRoute):
         teams, cluster = number("teams"), number("cluster")
         each = number("blocks_per_sm")
         needed = -(-rows // teams)
-        resident = max(1, each * DeviceLimits.of_arch(arch).multiprocessors // cluster)
+        resident = each * resident_clusters(DeviceLimits.of_arch(arch).multiprocessors, cluster)
         part = hidden * _ELEMENT_BYTES[self.roles.dtype] // cluster
         macros = {
             f"DTYPE_{self.roles.dtype}": 1,
@@ -212,7 +213,7 @@ def _vectors(hidden: int, size: int) -> tuple[Gene, ...]:
         ),
         Choice(
             name="load",
-            options=("plain", "stream", "no_allocate"),
+            options=("plain", "stream", "no_allocate", "leave"),
             strategy=owner,
             description="How the caches treat what is read.",
         ),
@@ -327,7 +328,7 @@ def _constraints(
     if "stages" in names:
         row = hidden * size
         texts += [
-            "path == 'registers' or teams == 1 and warps > 1 and load == 'plain'",
+            "path == 'registers' or teams == 1 and warps > 1 and load in ('plain', 'leave')",
             f"path == 'registers' or {row} % (16 * cluster) == 0 and "
             f"{row} % (vec_bytes * cluster) == 0",
             f"2 * stages * {row} // cluster <= {device.shared_bytes - 2048}",
@@ -337,21 +338,27 @@ def _constraints(
 
 _STARTS: tuple[dict[str, Allele], ...] = tuple(
     {
-        "load": "no_allocate" if path == "registers" else "plain",
-        "carveout": -1,
+        "path": path,
         "warps": warps,
         "teams": teams,
-        "path": path,
-        "stages": 2,
+        "load": load,
+        "store": store,
         "blocks_per_sm": each,
+        "stages": 2 if each else 1,
+        "carveout": -1,
     }
-    for warps, teams, path, each in (
-        (8, 1, "registers", 0),
-        (4, 1, "registers", 0),
-        (2, 2, "registers", 0),
-        (1, 8, "registers", 0),
-        (16, 1, "registers", 0),
-        (8, 1, "engine", 4),
-        (16, 1, "engine", 2),
+    for path, warps, teams, load, store, each in (
+        ("registers", 16, 1, "no_allocate", "plain", 0),
+        ("registers", 16, 1, "leave", "stream", 0),
+        ("registers", 8, 1, "no_allocate", "plain", 0),
+        ("registers", 8, 1, "leave", "stream", 0),
+        ("registers", 4, 1, "no_allocate", "plain", 0),
+        ("registers", 2, 1, "plain", "stream", 0),
+        ("registers", 1, 4, "no_allocate", "plain", 0),
+        ("engine", 4, 1, "plain", "stream", 0),
+        ("engine", 8, 1, "leave", "stream", 0),
+        ("engine", 16, 1, "leave", "stream", 0),
+        ("engine", 16, 1, "plain", "plain", 2),
+        ("engine", 8, 1, "leave", "stream", 3),
     )
 )

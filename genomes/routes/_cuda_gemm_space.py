@@ -14,7 +14,7 @@ from kernelarc.genomes._genome import Genome
 from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes.kernels import DeviceLimits
-from kernelarc.genomes.routes._cuda_route import ALIGNMENT_BYTES, whole_gene
+from kernelarc.genomes.routes._cuda_route import ALIGNMENT_BYTES, resident_clusters, whole_gene
 
 ELEMENT_BYTES = 2
 BOX = 64
@@ -133,7 +133,7 @@ class TileShape:
     def blocks(self, m: int, n: int, multiprocessors: int) -> int:
         """Return how many blocks are launched: a tile each, or as many as run at once."""
         turns = -(-m // (self.cluster_m * self.tile_m)) * -(-n // (self.cluster_n * self.out_n))
-        resident = max(1, multiprocessors // self.cluster)
+        resident = resident_clusters(multiprocessors, self.cluster)
         return self.cluster * (min(turns, resident) if self.stays else turns)
 
 
@@ -331,17 +331,24 @@ _WIDE: Mapping[str, Allele] = {
     "stages": 4,
     "cluster_m": 2,
     "schedule": "persistent",
+    "raster": "m",
     "group": 8,
     "producer_registers": 40,
     "epilogue": "engine",
     "buffers": 2,
+    "residual": "engine",
 }
-_SMALL = {**_WIDE, "tile_n": 128, "stages": 6, "cluster_m": 1, "schedule": "tiles"}
+_SMALL = {**_WIDE, "tile_n": 128, "stages": 5, "cluster_m": 1, "schedule": "tiles"}
 STARTS: tuple[Mapping[str, Allele], ...] = (
     _WIDE,
-    {**_WIDE, "wg_rows": 128, "tile_n": 128, "schedule": "pingpong", "stages": 4},
+    {**_WIDE, "raster": "n", "l2_promotion": 256},
+    {**_WIDE, "tile_n": 192, "buffers": 1},
+    {**_WIDE, "tile_n": 192, "schedule": "pingpong", "stages": 5},
+    {**_WIDE, "wg_rows": 128, "tile_n": 128, "schedule": "pingpong"},
+    {**_WIDE, "tile_n": 128, "stages": 6},
     _SMALL,
-    {**_SMALL, "consumers": 1},
-    {**_SMALL, "split_k": 2, "epilogue": "direct"},
-    {**_SMALL, "epilogue": "direct"},
+    {**_SMALL, "consumers": 1, "stages": 6},
+    {**_SMALL, "split_k": 2, "epilogue": "direct", "residual": "last"},
+    {**_SMALL, "split_k": 4, "epilogue": "direct", "residual": "last"},
+    {**_SMALL, "epilogue": "direct", "residual": "last"},
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 from kernelarc.genomes._alleles import Allele
 from kernelarc.genomes._axes import axis_values
@@ -12,7 +13,7 @@ from kernelarc.genomes._errors import InputError
 from kernelarc.genomes._gene import Gene
 from kernelarc.genomes._genes import Boolean, Choice
 from kernelarc.genomes._genome import Genome
-from kernelarc.genomes._operators import Operator, Workload
+from kernelarc.genomes._operators import Operator, TensorSpec, Workload
 from kernelarc.genomes._records import Proposal
 from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
@@ -51,15 +52,17 @@ _JOINED = 4  # query heads that a block of the second kernel joins
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagedRoles:
-    """Which tensor does what, and the sizes that the kernel is compiled for.
+    """Which tensor does what.
 
     Attributes:
         q: Queries, (total, query heads, head).
-        k_cache: Keys, (pages, keys of a page, key-value heads, head).
+        k_cache: Keys, (pages, keys of a page, key-value heads, head), or (keys, key-value heads,
+            head) where they lie one after another.
         v_cache: Values, as the keys.
-        q_starts: Where each sequence's queries begin; one more than there are sequences.
-        kv_starts: Where each sequence's pages begin.
-        kv_pages: Pages of the sequences.
+        q_starts: Where each sequence's queries begin, one more than there are sequences; None
+            where each has one query.
+        kv_starts: Where each sequence's pages (or keys) begin.
+        kv_pages: Pages of the sequences, or None where there are none.
         last_pages: Keys in each sequence's last page, or None where all are full.
         scale: Python scalar, the factor of the scores.
         out: Mixed values.
@@ -70,9 +73,9 @@ class PagedRoles:
     q: str
     k_cache: str
     v_cache: str
-    q_starts: str
+    q_starts: str | None
     kv_starts: str
-    kv_pages: str
+    kv_pages: str | None
     last_pages: str | None
     scale: str
     out: str
@@ -81,47 +84,67 @@ class PagedRoles:
 
 
 def paged_roles(operator: Operator) -> PagedRoles | None:
-    """Read the roles out of an operator that is causal attention over a paged cache.
+    """Read the roles out of an operator that is causal attention over a paged or ragged cache.
 
-    Read from ranks, axes and dtypes: one tensor of rank 3 and two of rank 4 in 16 bits, index
-    vectors in int32 whose lengths agree, one Python scalar; an output like the queries and one
-    without the last axis. The op_type or name must say that it is a causal prefill.
+    Read from ranks, axes and dtypes: queries of rank 3, two caches of rank 4 (pages) or of rank 3
+    along another axis, index vectors in int32 of which those with the starts have one length, one
+    Python scalar; an output like the queries and a float32 one without their last axis. That it is
+    causal, or decodes one query a sequence, only the operator's words can say.
     """
-    words = f"{operator.op_type} {operator.name} {operator.description}".lower()
-    if "paged" not in words or ("prefill" not in words and "causal" not in words):
+    tensors = _tensors(operator)
+    if tensors is None:
         return None
-    q = [t for t in operator.inputs if len(t.shape or ()) == 3]
-    caches = [t for t in operator.inputs if len(t.shape or ()) == 4]
-    vectors = [t for t in operator.inputs if len(t.shape or ()) == 1 and t.dtype == "int32"]
-    scalars = [t for t in operator.inputs if t.shape is None]
-    if len(q) != 1 or len(caches) != 2 or len(scalars) != 1 or not 3 <= len(vectors) <= 4:
-        return None
-    starts = [t for t in vectors if t.shape == vectors[0].shape]
-    others = [t for t in vectors if t.shape != vectors[0].shape]
+    q, caches, starts, others = tensors
     outputs = {len(t.shape or ()): t for t in operator.outputs}
+    scalars = [t.name for t in operator.inputs if t.shape is None]
     fits = (
-        len(starts) == 2
+        len(scalars) == 1
         and set(outputs) == {2, 3}
-        and outputs[3].shape == q[0].shape
+        and outputs[3].shape == q.shape
         and outputs[2].dtype == "float32"
-        and {t.dtype for t in (*q, *caches, outputs[3])} in ({"bfloat16"}, {"float16"})
-        and caches[0].shape == caches[1].shape
+        and {t.dtype for t in (q, *caches, outputs[3])} in ({"bfloat16"}, {"float16"})
     )
     if not fits:
         return None
     return PagedRoles(
-        q=q[0].name,
+        q=q.name,
         k_cache=caches[0].name,
         v_cache=caches[1].name,
-        q_starts=starts[0].name,
-        kv_starts=starts[1].name,
-        kv_pages=others[0].name,
+        q_starts=starts[0].name if len(starts) == 2 else None,
+        kv_starts=starts[-1].name,
+        kv_pages=others[0].name if others else None,
         last_pages=others[1].name if len(others) == 2 else None,
-        scale=scalars[0].name,
+        scale=scalars[0],
         out=outputs[3].name,
         lse=outputs[2].name,
-        dtype=q[0].dtype,
+        dtype=q.dtype,
     )
+
+
+_Tensors: TypeAlias = tuple[TensorSpec, list[TensorSpec], list[TensorSpec], list[TensorSpec]]
+
+
+def _tensors(operator: Operator) -> _Tensors | None:
+    """Return queries, the two caches, the vectors of starts and the other vectors."""
+    words = f"{operator.op_type} {operator.name} {operator.description}".lower()
+    wide = [t for t in operator.inputs if len(t.shape or ()) in {3, 4}]
+    vectors = [t for t in operator.inputs if len(t.shape or ()) == 1 and t.dtype == "int32"]
+    if ("attention" not in words and "gqa" not in words) or len(wide) != 3 or not vectors:
+        return None
+    q, *caches = wide
+    paged = len(caches[0].shape or ()) == 4
+    length = vectors[0].shape
+    starts = [t for t in vectors if t.shape == length]
+    others = [t for t in vectors if t.shape != length]
+    decoding = len(starts) == 1
+    fits = (
+        len(q.shape or ()) == 3
+        and caches[0].shape == caches[1].shape
+        and len(starts) in {1, 2}
+        and (1 <= len(others) <= 2 if paged else not others)
+        and ("decod" in words if decoding else "causal" in words)
+    )
+    return (q, caches, starts, others) if fits else None
 
 
 def cuda_gqa_paged_route(operator: Operator) -> KernelRoute | None:
@@ -147,12 +170,16 @@ class _Sizes:
 
     def tiles(self, rows: int) -> int:
         """Return the most tiles of rows that the sequences can come to."""
+        if self.total_q == self.sequences:
+            return self.sequences * -(-self.group // rows)
         return self.total_q * self.group // rows + self.sequences
 
     def unsuited(self) -> str | None:
         """Say which size the kernel is not made for, or None."""
         if self.q_heads % self.kv_heads:
             return f"{self.q_heads} query heads do not share {self.kv_heads} key-value heads evenly"
+        if self.group > _ROWS:
+            return f"{self.group} query heads to a key-value head, at most {_ROWS}"
         return None if self.head in {64, 128} else f"heads of {self.head} features, not 64 or 128"
 
 
@@ -200,6 +227,8 @@ class CudaGqaPagedRoute(CudaRoute):
             "KV_HEADS": sizes.kv_heads,
             "PAGE": sizes.page,
             "HAS_LAST_PAGE": int(self.roles.last_pages is not None),
+            "RAGGED": int(self.roles.kv_pages is None),
+            "DECODING": int(self.roles.q_starts is None),
         }
         text = configured(cuda_source(FILE, generated), genome_macros(genome, macros))
         code = compile_cuda(text, arch)
@@ -225,14 +254,14 @@ class CudaGqaPagedRoute(CudaRoute):
             return [int(axis) if axis.isdigit() else axes[axis] for axis in shapes[name]]
 
         total_q, q_heads, head = extents(self.roles.q)
-        _, page, kv_heads, _ = extents(self.roles.k_cache)
+        *pages, kv_heads, _ = extents(self.roles.k_cache)
         return _Sizes(
             total_q=total_q,
             q_heads=q_heads,
             kv_heads=kv_heads,
             head=head,
-            page=page,
-            sequences=extents(self.roles.q_starts)[0] - 1,
+            page=pages[1] if len(pages) == 2 else 1,
+            sequences=extents(self.roles.kv_starts)[0] - 1,
         )
 
     def _launches(self, sizes: _Sizes, genome: Genome, binary: str) -> tuple[Launch, ...]:
@@ -267,15 +296,16 @@ class CudaGqaPagedRoute(CudaRoute):
 
     def _arguments(self, sizes: _Sizes, tiles: int, splits: int) -> tuple[Argument, ...]:
         roles = self.roles
-        names = (roles.q, roles.k_cache, roles.v_cache, roles.q_starts, roles.kv_starts)
-        last = roles.last_pages or roles.kv_pages
+        starts = roles.q_starts or roles.kv_starts
+        pages = roles.kv_pages or roles.kv_starts
+        names = (roles.q, roles.k_cache, roles.v_cache, starts, roles.kv_starts, pages)
         outputs = (TensorArgument(roles.out), TensorArgument(roles.lse))
         partial_results = _PARTIAL if splits > 1 else outputs
         numbers = tuple(
             ScalarArgument(value, "i32") for value in (sizes.sequences, sizes.total_q, tiles)
         )
         return (
-            *(TensorArgument(name) for name in (*names, roles.kv_pages, last)),
+            *(TensorArgument(name) for name in (*names, roles.last_pages or pages)),
             *outputs,
             *partial_results,
             *numbers,

@@ -174,7 +174,7 @@ class CudaNvfp4GqaRoute(CudaRoute):
     def space(self, workload: Workload, device: DeviceLimits) -> Space:
         """Return the genomes whose tiles and sums fit the device."""
         sizes = self._sizes(workload)
-        genes = (*_work(sizes, device), *_way_out(sizes), *_rest())
+        genes = (*_work(sizes, device), *_way_out(sizes), *_rest(device))
         names = tuple(gene.name for gene in genes)
         return Space(self.name, genes, _constraints(sizes, device, names))
 
@@ -293,8 +293,15 @@ def _way_out(sizes: _Sizes) -> tuple[Gene, ...]:
     )
 
 
-def _rest() -> tuple[Gene, ...]:
+def _rest(device: DeviceLimits) -> tuple[Gene, ...]:
+    converts = device.compute_capability[0] >= 10
     return (
+        Choice(
+            name="dequantise",
+            options=("table", "convert") if converts else ("table",),
+            strategy=Strategy.BLACKWELL if converts else Strategy.PRECISION,
+            description="4-bit codes are looked up, or converted by the chip.",
+        ),
         Boolean(
             name="ahead",
             strategy=Strategy.MEMORY,
@@ -344,5 +351,6 @@ _STARTS: tuple[dict[str, Allele], ...] = tuple(
         (3, 2, "direct"),
         (2, 5, "engine"),
         (4, 1, "engine"),
+        (4, 2, "engine"),
     )
 )

@@ -28,6 +28,7 @@ from kernelarc.genomes.routes._cuda_source import configured, sources_hash
 from kernelarc.genomes.routes._nvrtc import compile_cuda, nvrtc_missing, nvrtc_version
 
 CUDA_ROUTE = "cuda"
+_GROUP = 16.5  # multiprocessors of a group: 16 or 18 on Hopper
 ALIGNMENT_BYTES = 1024
 """Swizzled tiles start on such addresses; dynamic shared memory may start anywhere."""
 
@@ -160,3 +161,14 @@ def register_genes(caps: tuple[int, ...], blocks: tuple[int, ...]) -> tuple[Gene
             description="Blocks that a multiprocessor must hold at once: bounds the registers.",
         ),
     )
+
+
+def resident_clusters(multiprocessors: int, cluster: int) -> int:
+    """Return how many clusters of one-block-a-multiprocessor run at once, at least 1.
+
+    A cluster stays within a group of some 16 multiprocessors; what is left of a group is idle.
+    """
+    groups = max(1, round(multiprocessors / _GROUP))
+    if cluster <= 2:  # groups have even numbers of multiprocessors
+        return max(1, multiprocessors // cluster)
+    return max(1, groups * (multiprocessors // groups // cluster))

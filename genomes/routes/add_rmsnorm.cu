@@ -5,11 +5,12 @@
 // sums through shared memory. With PATH_engine rows arrive by bulk copies, STAGES rows ahead.
 //
 // Genes (macros): VEC_BYTES, WARPS, TEAMS, CLUSTER, PATH_registers|engine, STAGES, BLOCKS_PER_SM,
-// LOAD_plain|stream|no_allocate, STORE_plain|stream, WEIGHT_EARLY, ROUNDED, MAX_REGISTERS,
+// LOAD_plain|stream|no_allocate|leave, STORE_plain|stream, WEIGHT_EARLY, ROUNDED, MAX_REGISTERS,
 // MIN_BLOCKS, PDL.
 // The job: DTYPE_*, HIDDEN, WRITE_SUM.
 
 #include "device.cuh"
+#include "copy_engine.cuh"
 
 #define ROW_THREADS (WARPS * 32)
 #define THREADS (ROW_THREADS * TEAMS)
@@ -31,9 +32,14 @@ typedef u32 Raw;
 typedef u16 Raw;
 #endif
 
-DEVICE Raw load(const Raw* from) {
+DEVICE Raw load(const Raw* from, u64 policy) {
 #if LOAD_stream
     return __ldcs(from);
+#elif LOAD_leave && VEC_BYTES == 16
+    Raw raw;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+                 : "=r"(raw.x), "=r"(raw.y), "=r"(raw.z), "=r"(raw.w) : "l"(from), "l"(policy));
+    return raw;
 #elif LOAD_no_allocate && VEC_BYTES == 16
     Raw raw;
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -141,10 +147,11 @@ DEVICE float row_sum(float value, float* places, u32 exchange, int team, u32 tur
 }
 
 #if PATH_engine
-DEVICE void fetch_row(u32 target, const element* from, u32 barrier) {
+DEVICE void fetch_row(u32 target, const element* from, u32 barrier, u64 policy) {
     asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-        ::"r"(target), "l"(from), "r"(PART_BYTES), "r"(barrier) : "memory");
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
+        " [%0], [%1], %2, [%3], %4;"
+        ::"r"(target), "l"(from), "r"(PART_BYTES), "r"(barrier), "l"(policy) : "memory");
 }
 #endif
 
@@ -188,6 +195,11 @@ add_rmsnorm(const element* __restrict__ x, const element* __restrict__ residual,
     const int stride = STEP;
     const int end = ROW_VECTORS;
 #endif
+#if LOAD_leave
+    const u64 policy = evict_first();         // nothing reads a row twice
+#else
+    const u64 policy = evict_normal();
+#endif
     const int row_step = gridDim.x / CLUSTER * TEAMS;
     int row = blockIdx.x / CLUSTER * TEAMS + team;
     u32 turn = 0;
@@ -216,9 +228,9 @@ add_rmsnorm(const element* __restrict__ x, const element* __restrict__ residual,
         if (which >= rows) return;
         barrier_expect(barriers + 8 * stage, 2 * PART_BYTES);
         const i64 at = (i64)which * HIDDEN + part;
-        fetch_row(stages + stage * (2 * PART_BYTES), x + at, barriers + 8 * stage);
+        fetch_row(stages + stage * (2 * PART_BYTES), x + at, barriers + 8 * stage, policy);
         fetch_row(stages + stage * (2 * PART_BYTES) + PART_BYTES, residual + at,
-                  barriers + 8 * stage);
+                  barriers + 8 * stage, policy);
     };
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; ++i) fetch(row + i * row_step, i);
@@ -253,8 +265,8 @@ add_rmsnorm(const element* __restrict__ x, const element* __restrict__ residual,
         for (int i = 0; i < HELD; ++i) {
             const int vector = first + i * stride;
             if (EVEN || vector < end) {
-                left[i] = load((const Raw*)x + base + vector);
-                right[i] = load((const Raw*)residual + base + vector);
+                left[i] = load((const Raw*)x + base + vector, policy);
+                right[i] = load((const Raw*)residual + base + vector, policy);
             }
         }
 #endif

@@ -1,4 +1,5 @@
-// Causal grouped-query attention over a paged cache, sequences of any lengths side by side.
+// Causal grouped-query attention over a paged cache, sequences of any lengths side by side; also
+// with one query a sequence (decoding), and over keys that lie one after another (RAGGED).
 //
 // The query heads that share a key-value head are rows of one tile: row p of a sequence is query
 // p / GROUP, head p % GROUP of the group. A warpgroup of producers gathers keys and values row by
@@ -8,7 +9,7 @@
 //
 // Genes (macros): PRODUCTS_warpgroup|warp, CONSUMERS, TILE_KV, STAGES, SPLITS, OVERLAP,
 // ORDER_longest|given, PRODUCER_REGISTERS, HEADS_first|last, PDL.
-// The job: DTYPE_*, HEAD, GROUP, KV_HEADS, PAGE, HAS_LAST_PAGE.
+// The job: DTYPE_*, HEAD, GROUP, KV_HEADS, PAGE, HAS_LAST_PAGE, RAGGED, DECODING.
 
 #include "device.cuh"
 #include "matrices.cuh"
@@ -36,6 +37,11 @@ struct Sequence {
 
 // The sequence and tile of a work number, counted through all sequences; false beyond the last.
 DEVICE bool find_tile(int work, const int* starts, int sequences, int& sequence, int& tile) {
+#if DECODING
+    sequence = work;
+    tile = 0;
+    return work < sequences;
+#else
     const int lane = threadIdx.x % 32;
     for (int base = 0; base < sequences; base += 32) {
         const int i = base + lane;
@@ -57,6 +63,7 @@ DEVICE bool find_tile(int work, const int* starts, int sequences, int& sequence,
         work -= total;
     }
     return false;
+#endif
 }
 
 DEVICE void fetch_chunk(u32 target, const element* from, bool there) {
@@ -111,8 +118,13 @@ gqa_paged(const element* __restrict__ q, const element* __restrict__ k_cache,
     Sequence at;
     int sequence;
     if (!find_tile(work, q_starts, sequences, sequence, at.tile)) return;
+#if DECODING
+    at.query = sequence;
+    at.queries = 1;
+#else
     at.query = q_starts[sequence];
     at.queries = q_starts[sequence + 1] - at.query;
+#endif
     at.page = kv_starts[sequence];
     at.keys = (kv_starts[sequence + 1] - at.page) * PAGE;
 #if HAS_LAST_PAGE
@@ -139,7 +151,11 @@ gqa_paged(const element* __restrict__ q, const element* __restrict__ k_cache,
             for (int i = 0; i < PASSES; ++i) {
                 const int key = step * TILE_KV + i * PASS + row;
                 const bool there = key < at.keys && step >= low;
+#if RAGGED
+                slots[i] = there ? at.page + key : -1;
+#else
                 slots[i] = there ? kv_pages[at.page + key / PAGE] * PAGE + key % PAGE : -1;
+#endif
             }
         };
         const i64 part = kv_head * HEAD + chunk * 8;

@@ -7,7 +7,7 @@
 // in memory: rows of one matrix. A warpgroup owns 64 rows and all their scores.
 //
 // Genes (macros): PRODUCTS_warpgroup|warp, WARPGROUPS, PARTS, STORE_direct|engine, SPARE, AHEAD,
-// MIX_first|last, MAX_REGISTERS, MIN_BLOCKS, PDL. The job: HEAD, GROUP, LENGTH; TILE_KV is LENGTH rounded up to 16.
+// MIX_first|last, DEQUANTISE_table|convert, MAX_REGISTERS, MIN_BLOCKS, PDL. The job: HEAD, GROUP, LENGTH; TILE_KV is LENGTH rounded up to 16.
 
 #define DTYPE_bfloat16 1
 #include "device.cuh"
@@ -27,6 +27,23 @@
 #define TILES ((ROWS + 63) / 64)
 #define SHARE (BLOCKS / 2)                  // blocks of 16 codes that a thread has of its row
 
+#if DEQUANTISE_convert
+// Eight codes as four words of bfloat16, by the converter that chips from 10.0 on have.
+DEVICE void eight_codes(u32 codes, u32* words) {
+    u32 halves[4];
+    asm("{\n.reg .b8 a, b, c, d;\nmov.b32 {a, b, c, d}, %4;\n"
+        "cvt.rn.f16x2.e2m1x2 %0, a;\ncvt.rn.f16x2.e2m1x2 %1, b;\n"
+        "cvt.rn.f16x2.e2m1x2 %2, c;\ncvt.rn.f16x2.e2m1x2 %3, d;\n}"
+        : "=r"(halves[0]), "=r"(halves[1]), "=r"(halves[2]), "=r"(halves[3]) : "r"(codes));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        float low, high;
+        asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %2;\ncvt.f32.f16 %0, l;\ncvt.f32.f16 %1, h;\n}"
+            : "=f"(low), "=f"(high) : "r"(halves[i]));
+        words[i] = pack2(low, high);
+    }
+}
+#else
 // Four codes as two words of bfloat16: their magnitudes looked up byte by byte, signs put in.
 DEVICE void four_codes(u32 codes, u32& first, u32& second) {
     const u32 chosen = codes & 0x7777u;
@@ -38,6 +55,12 @@ DEVICE void four_codes(u32 codes, u32& first, u32& second) {
     first = __byte_perm(low, high, 0x5140u);
     second = __byte_perm(low, high, 0x7362u);
 }
+
+DEVICE void eight_codes(u32 codes, u32* words) {
+    four_codes(codes, words[0], words[1]);
+    four_codes(codes >> 16, words[2], words[3]);
+}
+#endif
 
 DEVICE u32 times(u32 pair, u32 scale) {
     u32 product;
@@ -59,10 +82,8 @@ DEVICE u32 scale_pair(u32 byte) {
 DEVICE void dequantise(u32 base, int rows, int row, int block, uint2 codes, u32 scale_byte) {
     const u32 scale = scale_pair(scale_byte);
     u32 words[8];
-    four_codes(codes.x, words[0], words[1]);
-    four_codes(codes.x >> 16, words[2], words[3]);
-    four_codes(codes.y, words[4], words[5]);
-    four_codes(codes.y >> 16, words[6], words[7]);
+    eight_codes(codes.x, words);
+    eight_codes(codes.y, words + 4);
 #pragma unroll
     for (int i = 0; i < 8; ++i) words[i] = times(words[i], scale);
 #pragma unroll
