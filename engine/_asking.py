@@ -9,6 +9,8 @@ from itertools import islice
 from kernelarc.bench import Session
 from kernelarc.engine._arena import Arena
 from kernelarc.engine._controller import allocate
+from kernelarc.engine._firsts import PRIOR
+from kernelarc.engine._nearness import nearest_first
 from kernelarc.engine._sharing import next_workload
 from kernelarc.engine._state import REMATCH, CampaignState
 from kernelarc.engine._streams import stream
@@ -24,6 +26,8 @@ _ATTRIBUTION_START = 2
 _ASK_TRIES = 6
 _FILL_TRIES = 8
 _MOST_SURPLUS = 4
+# How many of the nearest workloads hand their bests on.
+_NEIGHBOURS = 2
 # Drafts for each candidate that is wanted, where the device sifts them.
 _DRAFTS = 12
 # Larger spaces are not swept: where islands and even sampling find nothing new, they count as
@@ -58,6 +62,7 @@ class Asker:
         self._firsts = firsts
         self._unseen: dict[str, Iterator[Genome]] = {}
         self._exhausted: set[str] = set()
+        self._nearest: dict[str, list[str]] = {}
 
     @property
     def exhausted(self) -> bool:
@@ -90,11 +95,32 @@ class Asker:
         arena = draft.arena
         firsts = self._firsts.get(arena.key, ())
         draft.offer(list(islice((f for f in firsts if draft.fresh(f[1])), n)), count=False)
+        near = [first for first in self._of_neighbours(arena) if draft.fresh(first[1])]
+        draft.offer(near[: draft.missing(n)], count=False)
         allowed = int(_ATTRIBUTION_START + _ATTRIBUTION_PART * arena.evaluated)
         room = min(draft.missing(n), allowed - arena.attribution.spent)
         reverts = (r for r in _reverts(arena) if draft.fresh(r[1]))
         draft.offer(list(islice(reverts, max(room, 0))), count=False)
         draft.invite(_nominee(arena))
+
+    def _of_neighbours(self, arena: Arena) -> Iterator[tuple[str, Proposal]]:
+        """Yield the bests that stand on the nearest other workloads, where they fit here."""
+        arenas = self._state.arenas
+        if not self._state.migrate or len(arenas) < 2:
+            return
+        for key in self._near(arena)[:_NEIGHBOURS]:
+            best = arenas[key].ledger.incumbent if arenas[key].ledger.keeps else None
+            genome = None if best is None else best.evaluation.candidate.genome
+            space = None if genome is None else arena.spaces.get(genome.route)
+            if genome is not None and space is not None and space.contains(genome):
+                yield PRIOR, Proposal(genome=genome, mutation="neighbour")
+
+    def _near(self, arena: Arena) -> list[str]:
+        if arena.key not in self._nearest:
+            others = [a.workload for a in self._state.arenas.values() if a is not arena]
+            near = nearest_first(arena.workload, others)
+            self._nearest[arena.key] = [workload.fingerprint for workload in near]
+        return self._nearest[arena.key]
 
     def rematch(self) -> tuple[Round, list[Candidate]] | None:
         """Return a round that holds nothing but a nominee of a final; None where there is none."""

@@ -11,6 +11,8 @@ from kernelarc.genomes import Contest, Estimate, Judged
 
 # What is slower by more than this needs no interleaved rounds to be called so.
 FAR = 1.15
+# Rounds that count as one stretch of a contest.
+_STRETCH = 10
 
 
 def exact_speedup(judged: Judged, over: Judged) -> Estimate:
@@ -88,21 +90,24 @@ def joined_contest(visits: Sequence[Contest]) -> Contest:
 
 
 def visited_speedup(visits: Sequence[Contest], challenger: str, over: str) -> Estimate | None:
-    """Return a speed-up over several visits: the interval holds what each of them found.
+    """Return a speed-up over several visits: the interval holds what each stretch of them found.
 
-    Pairs of one visit share buffers and heat, so their interval alone would be too narrow.
+    Pairs that were timed one after the other share buffers and heat, and a long visit begins on
+    a cool device and ends on a hot one. So the interval of all pairs alone would be too narrow.
     """
+    if len(visits) == 1:
+        return column_speedup(visits[0], challenger, over, claims=1)
     whole = column_speedup(joined_contest(visits), challenger, over, claims=1)
-    each = [column_speedup(visit, challenger, over, claims=1) for visit in visits]
-    found = [speedup for speedup in each if speedup is not None]
-    if whole is None or not found:
+    if whole is None:
         return None
-    return replace(
-        whole,
-        low=min(speedup.low for speedup in found),
-        high=max(speedup.high for speedup in found),
-        confidence=min(speedup.confidence for speedup in found),
-    )
+    found = [
+        speedup.value
+        for visit in visits
+        for start in range(0, len(visit.samples), _STRETCH)
+        if (part := visit.samples[start : start + _STRETCH])
+        and (speedup := column_speedup(replace(visit, samples=part), challenger, over, claims=1))
+    ]
+    return replace(whole, low=min(whole.low, *found), high=max(whole.high, *found))
 
 
 def baseline_column(contest: Contest) -> str | None:

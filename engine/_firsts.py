@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kernelarc.bench import Session
+from kernelarc.engine._nearness import nearest_first
 from kernelarc.genomes import (
     Allele,
     Environment,
@@ -115,6 +116,8 @@ def _priors(
 ) -> Iterator[Proposal]:
     if reader is None:
         return
+    near = _confirmed_nearby(reader, workload)
+    yield from (Proposal(genome=g, mutation="prior") for g in near if _fits(g, spaces))
     environment: Environment = session.environment
     for known in reader.priors(
         workload.operator,
@@ -124,6 +127,20 @@ def _priors(
     ):
         if _fits(known.genome, spaces):
             yield Proposal(genome=known.genome, mutation="prior")
+
+
+def _confirmed_nearby(reader: StoreReader, workload: Workload) -> list[Genome]:
+    """Return the bests that stand on the nearest other workloads of the store, each once."""
+    found: dict[str, tuple[Workload, Genome]] = {}
+    for row in reader.campaigns():
+        known = {other.fingerprint: other for other in row.spec.problem.workloads}
+        for best in reader.bests(row.id):
+            other = known[best.workload]
+            if other.operator == workload.operator and other.fingerprint != workload.fingerprint:
+                found[best.workload] = other, best.evaluation.candidate.genome
+    ranked = nearest_first(workload, (other for other, _ in found.values()))
+    genomes = [found[other.fingerprint][1] for other in ranked[:_PRIORS]]
+    return list({genome.fingerprint: genome for genome in genomes}.values())
 
 
 def _fits(genome: Genome, spaces: Mapping[str, Space]) -> bool:

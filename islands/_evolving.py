@@ -46,10 +46,13 @@ _SURROGATE = "model.surrogate"
 # What the engine asked for: reverts that explain a gain, winners of finals evaluated again.
 _NOT_OURS = ("attribute.", "final.")
 _KNOWN_POINTS = 64
-_RANKED = 0.8  # of what is chosen among drafts: the model's part
+# Of what is chosen among drafts: the model's part, and of the rest the smallest steps' part.
+_RANKED, _SMALL_STEPS = 0.7, 0.6
 _DRAFT_TRIES, _DRAFT_RIVALS = 6, 3
 _OLD_PARENTS = 0.3  # drafts made from the best ever, not from the colony
 _STUDY_CHANCE = 0.3
+_SAMPLED = 12  # drawn for one sample: the hint says which
+_FEW = 16  # alleles up to which all of a gene are tried beside the best genome's others
 _SAMPLES = 16
 
 
@@ -134,7 +137,7 @@ class EvolvingIsland(Island):
     def choose(
         self, drafts: Sequence[Proposal], n: int, rng: np.random.Generator, view: View
     ) -> list[Proposal]:
-        """Choose what leaves a plateau, then mostly by the model, and some at random."""
+        """Choose what leaves a plateau, then by the model, then small steps, some at random."""
         shuffled = [drafts[int(place)] for place in rng.permutation(len(drafts))]
         chosen = [draft for draft in shuffled if draft.mutation.startswith("plateau.")][:n]
         routes = {draft.genome.route for draft in shuffled}
@@ -147,7 +150,14 @@ class EvolvingIsland(Island):
                 chosen += [mine[place] for place in places or ()]
         keys = {draft.genome.fingerprint for draft in chosen}
         rest = [draft for draft in shuffled if draft.genome.fingerprint not in keys]
-        return [*chosen, *rest][:n]
+        small = int(rng.binomial(max(n - len(chosen), 0), _SMALL_STEPS))
+        known = {
+            i.genome.fingerprint: i for i in (*self._population.hall, *self._population.colony)
+        }
+        steps = sorted(rest, key=lambda draft: _step(draft, known))[:small]
+        keys = {draft.genome.fingerprint for draft in steps}
+        rest = [draft for draft in rest if draft.genome.fingerprint not in keys]
+        return [*chosen, *steps, *rest][:n]
 
     def tell(self, judged: Sequence[Judged]) -> None:
         self._chances = self._moves = None
@@ -239,8 +249,9 @@ class EvolvingIsland(Island):
 
     def _drafts(self, turn: Turn, n: int) -> list[Proposal]:
         """Draft by cheap moves; nothing is repaired, and models are asked for one draft at most."""
-        found = [draft for draft in self._dear_drafts(turn) if draft is not None][:n]
+        found = [draft for draft in self._dear_drafts(turn) if draft is not None]
         turn.taken.update(draft.genome.fingerprint for draft in found)
+        found = [*found, *self._own_steps(turn)][:n]
         chances = self._credit.chances(self._drafting_priors())
         names, weights = list(chances), list(chances.values())
         for _ in range(_DRAFT_TRIES * n):
@@ -266,11 +277,31 @@ class EvolvingIsland(Island):
             parent = self._population.parent(self._settings.tournament).genome
             yield self._by_model(turn, studies[int(turn.rng.random() * len(studies))], parent)
 
+    def _own_steps(self, turn: Turn) -> Iterator[Proposal]:
+        """Yield the best genome with one own gene changed, every allele of those that are few."""
+        if not self._population.hall:
+            return
+        best = self._population.hall[0].genome
+        terrain = self._terrains[best.route]
+        for gene in terrain.own:
+            if gene.name not in best:
+                continue
+            few = gene.cardinality <= _FEW
+            for allele in gene.values() if few else gene.neighbours(best[gene.name]):
+                alleles = best.replace({gene.name: allele})
+                if terrain.space.violation(alleles) is None:
+                    genome = terrain.space.genome(alleles)
+                    if turn.admits(genome):
+                        turn.taken.add(genome.fingerprint)
+                        parents = (best.fingerprint,)
+                        yield Proposal(genome=genome, mutation="draft.step", parents=parents)
+
     def _cheap_draft(self, turn: Turn, name: str) -> Proposal | None:
         colony, hall = self._population.colony, self._population.hall
         if name == "sample" or not colony:
-            space = self._terrains[pick(turn.rng, self._routes)].space
-            return Proposal(genome=space.sample(turn.rng), mutation="sample")
+            terrain = self._terrains[pick(turn.rng, self._routes)]
+            drawn = [terrain.space.sample(turn.rng) for _ in range(_SAMPLED)]
+            return Proposal(genome=terrain.order.best(drawn), mutation="sample")
         old = turn.rng.random() < _OLD_PARENTS
         parent = (pick(turn.rng, hall) if old else self._population.parent(_DRAFT_RIVALS)).genome
         alleles = self._moved(turn, name, parent)
@@ -437,6 +468,16 @@ class EvolvingIsland(Island):
             genome.fingerprint: genome for genome in (space.sample(turn.rng) for _ in range(n))
         }
         return list(drawn.values())
+
+
+def _step(draft: Proposal, known: Mapping[str, Individual]) -> tuple[int, float]:
+    """Return in how many genes a draft differs from its parent, and how bad that one is."""
+    parent = known.get(draft.parents[0]) if draft.parents else None
+    if parent is None:
+        return len(draft.genome) + 1, 0.0
+    old = parent.genome
+    differing = sum(old.get(name) != allele for name, allele in draft.genome.items())
+    return differing, -parent.score
 
 
 def legal(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from math import prod
 
@@ -29,6 +29,10 @@ class HintOrder:
         read |= set(space.hint.genes if space.hint is not None else ())
         self._fixed = sorted(read - names)
         self._known: dict[tuple[Allele | None, ...], list[dict[str, Allele]]] = {}
+
+    def best(self, genomes: Sequence[Genome]) -> Genome:
+        """Return the one that the hint likes most, the first where there is no hint."""
+        return genomes[0] if self._hint is None else min(genomes, key=self._hint)
 
     def __bool__(self) -> bool:
         return bool(self._genes) and self._hint is not None

@@ -26,7 +26,8 @@ class Terrain:
         free: All genes that can change.
         branches: Genes that conditions of other genes refer to (a library's algorithm id).
         domains: Alleles by gene name, for domains small enough to list.
-        order: Own genes that the route's hint reads, in its order; false where there is none.
+        order: What the route's hint says of its genes: the own ones if there are any, else those
+            that belong to the owner of the first it reads. False where there is no hint.
     """
 
     space: Space
@@ -43,7 +44,10 @@ def survey(space: Space, strategy: Strategy) -> Terrain:
     free = tuple(gene for gene in space.genes if gene.cardinality > 1)
     own = tuple(gene for gene in free if gene.strategy is strategy)
     tied = _tied({gene.name for gene in own}, space)
-    read = space.hint.genes if space.hint is not None else ()
+    read = [g for g in free if space.hint is not None and g.name in space.hint.genes]
+    hinted = [g for g in read if g.strategy is strategy] or [
+        g for g in read if g.strategy is read[0].strategy
+    ]
     parents = {gene.when.gene for gene in space.genes if gene.when is not None}
     return Terrain(
         space=space,
@@ -52,7 +56,7 @@ def survey(space: Space, strategy: Strategy) -> Terrain:
         free=free,
         branches=tuple(gene for gene in free if gene.name in parents),
         domains={gene.name: gene.values() for gene in free if gene.cardinality <= _LISTED},
-        order=HintOrder(space, tuple(gene for gene in own if gene.name in read)),
+        order=HintOrder(space, tuple(hinted)),
     )
 
 

@@ -76,7 +76,9 @@ class CudaSession(Session):
         self, name: str, ordinal: int, problem: Problem, *, seed: int, lock: DeviceLock
     ) -> None:
         self.device, self.deterministic, self.problem = name, False, problem
-        self.window, self.lag = 16, 1
+        # Asking runs ahead far enough that the device never waits for it. Rounds of several
+        # workloads take turns, so that each still hears of its own last round.
+        self.window, self.lag = 16, max(1, min(len(problem.workloads) - 1, 3))
         self.sifts, self.finalists, self.patience = True, 24, 3
         self._ordinal, self._seed, self._lock = ordinal, seed, lock
         self._tasks = [_task(problem, workload) for workload in problem.workloads]

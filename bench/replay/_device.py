@@ -96,6 +96,8 @@ class ReplaySession(Session):
         self.problem = problem
         self.window = WINDOW
         self.lag = 0
+        # A library that refused much when it was recorded is searched as it would be live.
+        self.sifts = recording.refused > 0
         self._recording = recording
         self._delay_s = delay_s
         self._queue: deque[Candidate] = deque()

@@ -126,11 +126,16 @@ class ListedSpace(Space):
         for place, gene in enumerate(genes):
             if gene.name in pins:
                 rows[:, place] = np.minimum(rows[:, place], 0)  # one allele is left: the first
-        return ListedSpace(self.route, genes, self._given, self._answers, rows)
+        return self._part(genes, rows)
 
     def relabelled(self, strategies: Mapping[str, Strategy]) -> Space:
         genes = super().relabelled(strategies).genes
-        return ListedSpace(self.route, genes, self._given, self._answers, self._rows)
+        return self._part(genes, self._rows)
+
+    def _part(self, genes: Sequence[Gene], rows: NDArray[np.int32]) -> Space:
+        part = ListedSpace(self.route, genes, self._given, self._answers, rows)
+        part.hint = self.hint
+        return part
 
     def __reduce__(self) -> tuple[type[Space], tuple[object, ...]]:
         return ListedSpace, (self.route, self.genes, self._given, self._answers, self._rows)

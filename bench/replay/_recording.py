@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from kernelarc.bench.replay._answers import Answer, Answers
+from kernelarc.bench.replay._guess import hint_of
 from kernelarc.bench.replay._kernel_tuner import CacheReader
 from kernelarc.bench.replay._listed import ListedSpace
 from kernelarc.bench.replay._own import SCHEMA_KEY, OwnReader
@@ -192,15 +193,19 @@ def _recording(path: Path, parsed: Parsed, walker: Walker, digest: str) -> Recor
     notes = (*parsed.notes, *_what_was_left_out(counts, unclosed=walker.unclosed))
     if notes:
         observed["note"] = f"{path.name}: {'; '.join(notes)}"
+    environment = Environment(
+        identity={**parsed.identity, "recording": digest}, observations=observed
+    )
+    spaces = {route.name: _space(path, route) for route in parsed.routes}
+    for name, space in spaces.items():
+        space.hint = hint_of(name, parsed.operator, parsed.workload, environment)
     return Recording(
         path=path,
         kind=parsed.kind,
         operator=parsed.operator,
         workload=parsed.workload,
-        spaces={route.name: _space(path, route) for route in parsed.routes},
-        environment=Environment(
-            identity={**parsed.identity, "recording": digest}, observations=observed
-        ),
+        spaces=spaces,
+        environment=environment,
         objective=parsed.objective,
         unit=parsed.unit,
         counts=counts,

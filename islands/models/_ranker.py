@@ -30,7 +30,18 @@ _Key: TypeAlias = "tuple[int, int]"
 
 @dataclass(frozen=True, slots=True)
 class _Belief:
+    """What is left to learn once the hint has said its part: residuals of log times.
+
+    Attributes:
+        slope: How much of the hint's logarithm shows in log times; 0 without a hint.
+        scale: Of a standardised residual, in log time.
+        best: The lowest log time over the best, so about 0.
+    """
+
     posterior: Posterior
+    slope: float
+    shift: float
+    scale: float
     best: float
 
 
@@ -55,7 +66,8 @@ class Ranker:
                 return None
             rows = self._features.rows(genomes)
             mean, spread = belief.posterior.at(rows)
-            worth = expected_improvement(mean, spread, belief.best)
+            mean = mean * belief.scale + belief.shift + belief.slope * self._hints(genomes)
+            worth = expected_improvement(mean, spread * belief.scale, belief.best)
             order = np.lexsort((mean, -worth))[: 8 * n]
             return self._unlike(order, belief.posterior.likeness(rows[order]), n)
 
@@ -75,14 +87,34 @@ class Ranker:
         times = [fitness for judged in log if (fitness := fitness_of(judged)) is not None]
         if len(times) < _STARTUP:
             return None
-        y = _targets(log)
         rows = self._features.rows(judged.evaluation.candidate.genome for judged in log)
-        scales = self._fitted(view, log)
-        y = _standard(y)
-        posterior = Posterior(rows, y, self._features.groups, scales)
+        y, slope = self._residuals(log)
+        scale = max(float(y.std()), 1e-6)
+        standard = (y - y.mean()) / scale
+        posterior = Posterior(rows, standard, self._features.groups, self._fitted(view, log))
         _trim(self._beliefs)
-        self._beliefs[key] = _Belief(posterior, float(y.min()))
+        self._beliefs[key] = _Belief(posterior, slope, float(y.mean()), scale, 0.0)
         return self._beliefs[key]
+
+    def _hints(self, genomes: Sequence[Genome]) -> Array:
+        """Return the logarithms of the hints, shape (genomes,); zeros without a hint."""
+        hint = self._space.hint
+        if hint is None:
+            return np.zeros(len(genomes))
+        logs: Array = np.log(np.array([hint(genome.alleles()) for genome in genomes]))
+        return logs
+
+    def _residuals(self, log: Sequence[Judged]) -> tuple[Array, float]:
+        """Return what the hint leaves of log times, shape (log,), and how much it explains."""
+        y = _targets(log)
+        hints = self._hints([judged.evaluation.candidate.genome for judged in log])
+        good = y < _FAR
+        spread = hints[good] - hints[good].mean() if good.any() else np.zeros(0)
+        power = float(spread @ spread)
+        if power < 1e-9:
+            return y, 0.0
+        slope = min(max(float(spread @ y[good]) / power, 0.0), 1.0)
+        return y - slope * hints, slope
 
     def _fitted(self, view: View, log: Sequence[Judged]) -> Scales:
         """Return length scales fitted to the log as it was at the last of some growing counts."""
@@ -99,8 +131,9 @@ class Ranker:
         if key not in self._scales:
             _trim(self._scales)
             rows = self._features.rows(judged.evaluation.candidate.genome for judged in before)
-            y = _standard(_targets(before))
-            self._scales[key] = fit_scales(rows, y, self._features.groups)
+            y = self._residuals(before)[0]
+            standard = (y - y.mean()) / max(float(y.std()), 1e-6)
+            self._scales[key] = fit_scales(rows, standard, self._features.groups)
         return self._scales[key]
 
 
@@ -119,9 +152,3 @@ def _targets(log: Sequence[Judged]) -> Array:
     best = max(fitness for fitness in found if fitness is not None)
     far = [_FAR if fitness is None else min(best - fitness, _FAR) for fitness in found]
     return np.array(far)
-
-
-def _standard(y: Array) -> Array:
-    spread = float(y.std())
-    standard: Array = (y - y.mean()) / (spread if spread > 1e-12 else 1.0)
-    return standard
