@@ -8,6 +8,7 @@ from typing import Any
 
 from kernelarc.bench import Score
 from kernelarc.engine._scores import mean_score, score_of, score_remark
+from kernelarc.engine._suspicions import suspicions
 from kernelarc.genomes import Allele, Estimate, Verdict, Workload
 from kernelarc.storage import Best, CampaignRow, Counts, Event, StoreReader, store_name
 
@@ -148,7 +149,11 @@ def result_of(reader: StoreReader, campaign: int | None, *, store: str) -> Campa
         bests=bests,
         seconds=round(sum(float(e.payload.get("process_seconds", 0)) for e in events), 3),
         store=store_name(store),
-        remarks=(*_remarks(counts, bests, reason), *filter(None, said)),
+        remarks=(
+            *_remarks(counts, bests, reason),
+            *(() if _found(bests) or counts.unique < 2 else suspicions(reader, row.id)),
+            *filter(None, said),
+        ),
         score=mean_score(scores) if whole else None,
     )
 
@@ -186,6 +191,10 @@ def _best(best: Best, row: CampaignRow) -> BestResult:
         is_start=best.verdict is not Verdict.KEEP,
         score=score_of(row, best, workload),
     )
+
+
+def _found(bests: Sequence[BestResult]) -> bool:
+    return any(not best.is_start for best in bests)
 
 
 def _remarks(counts: Counts, bests: Sequence[BestResult], reason: str) -> tuple[str, ...]:

@@ -1,0 +1,42 @@
+"""What a campaign without a find points to: a wrong reference, a kernel that ignores its genes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from kernelarc.genomes import Evaluation, Status
+from kernelarc.storage import StoreReader
+
+_LOOKED_AT = 500
+_LEAST = 2
+
+
+def suspicions(reader: StoreReader, campaign: int) -> tuple[str, ...]:
+    """Return remarks on a campaign in which nothing beat the start or nothing was valid.
+
+    Looks at the first evaluations only.
+    """
+    judged = islice(reader.evaluations(campaign), _LOOKED_AT)
+    evaluations = [one.evaluation for one in judged]
+    found = (_wrong_reference(evaluations), _idle_genes(evaluations))
+    return tuple(remark for remark in found if remark is not None)
+
+
+def _wrong_reference(evaluations: Sequence[Evaluation]) -> str | None:
+    """Say that the reference may be wrong, where all that ran disagree with it."""
+    ran = [e for e in evaluations if e.status in {Status.OK, Status.WRONG_RESULT}]
+    if len(ran) < _LEAST or any(e.status is Status.OK for e in ran):
+        return None
+    return (
+        f"each of the {len(ran)} genomes that ran gave another result than the reference: the "
+        f"reference may be wrong ({ran[0].message})"
+    )
+
+
+def _idle_genes(evaluations: Sequence[Evaluation]) -> str | None:
+    """Say that the genes change nothing, where every genome is the same machine code."""
+    binaries = [e.properties["binary"] for e in evaluations if "binary" in e.properties]
+    if len(binaries) < _LEAST or len(set(binaries)) > 1 or len(binaries) < len(evaluations):
+        return None
+    return f"all {len(binaries)} genomes compile to one and the same code: it ignores its genes"
