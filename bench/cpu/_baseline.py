@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_info
+from threadpoolctl import ThreadpoolController, threadpool_info
 
 from kernelarc.bench._reference import _by_name, reference_of
 from kernelarc.bench.cpu._references import Arrays
@@ -28,8 +32,51 @@ def blas_text() -> str:
     return "unknown BLAS"
 
 
-def baseline_forms(operator: Operator) -> dict[str, Form]:
+@contextlib.contextmanager
+def blas_on_one_thread() -> Iterator[None]:
+    """Let NumPy's BLAS use one thread for a while."""
+    with _blas_libraries().limit(limits=1):
+        yield
+
+
+@cache
+def _blas_libraries() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineForm:
+    """One way to compute an operator with NumPy.
+
+    Attributes:
+        form: What is timed.
+        around: Entered before the clock starts and left after it stops.
+    """
+
+    form: Form
+    around: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+
+
+def baseline_forms(operator: Operator) -> dict[str, BaselineForm]:
     """Return the forms of an operator's baseline by name."""
+    return {**_on_all_threads(operator), **_on_one_thread(operator)}
+
+
+def _on_one_thread(operator: Operator) -> dict[str, BaselineForm]:
+    """Return what is faster where threads cost more than they bring: small shapes, a busy host."""
+    how = blas_text()
+    several = how.endswith(" threads") and not how.endswith(" 1 threads")
+    if operator.fingerprint != builtin_operators()["gemm"].fingerprint or not several:
+        return {}
+    alone = f"{how.rpartition(',')[0]}, 1 thread"
+    return {f"numpy.matmul ({alone})": BaselineForm(_matmul, blas_on_one_thread)}
+
+
+def _on_all_threads(operator: Operator) -> dict[str, BaselineForm]:
+    return {name: BaselineForm(form) for name, form in _plain_forms(operator).items()}
+
+
+def _plain_forms(operator: Operator) -> dict[str, Form]:
     builtin = builtin_operators()
     if operator.fingerprint == builtin["gemm"].fingerprint:
         return _named({"numpy.matmul": _matmul, "numpy.dot": _dot}, blas_text())

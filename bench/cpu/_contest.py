@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kernelarc.bench.cpu._baseline import Form
+from kernelarc.bench.cpu._baseline import BaselineForm
 from kernelarc.bench.cpu._checks import check_run
 from kernelarc.bench.cpu._judge import (
     FILL_S,
@@ -65,7 +65,7 @@ class KernelContender(Contender):
 class BaselineContender(Contender):
     """One form of the baseline."""
 
-    def __init__(self, name: str, form: Form) -> None:
+    def __init__(self, name: str, form: BaselineForm) -> None:
         self.name = name
         self._form = form
 
@@ -74,10 +74,12 @@ class BaselineContender(Contender):
 
     def run(self, slots: Sequence[Slot]) -> float:
         """Call NumPy."""
-        started = time.perf_counter_ns()
-        for slot in slots:
-            self._form(slot.buffers.inputs, slot.buffers.outputs)
-        return (time.perf_counter_ns() - started) * 1e-9
+        call = self._form.form
+        with self._form.around():
+            started = time.perf_counter_ns()
+            for slot in slots:
+                call(slot.buffers.inputs, slot.buffers.outputs)
+            return (time.perf_counter_ns() - started) * 1e-9
 
 
 class Match:

@@ -8,8 +8,11 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -22,6 +25,9 @@ from kernelarc.bench import (
     lock_path,
     naive_gemm_route,
 )
+from kernelarc.bench.cpu._baseline import baseline_forms, blas_text
+from kernelarc.bench.cpu._contest import BaselineContender
+from kernelarc.bench.cpu._stage import Slot
 from kernelarc.genomes import (
     Candidate,
     Evaluation,
@@ -137,7 +143,7 @@ def test_a_contest_has_a_column_for_everybody_and_the_baseline(session: Session)
     genomes = [sampled(session, 1)[0].genome, naive]
     contest = session.contest(workload, genomes, rounds=3, baseline=True)
     name = session.baseline_name(workload)
-    assert name is not None and name.startswith("numpy.") and "threads" in name
+    assert name is not None and name.startswith("numpy.") and "thread" in name
     assert contest.names == (*(g.fingerprint for g in genomes), f"baseline:{name}")
     assert contest.failures == {}
     assert len(contest.samples) == 3
@@ -327,3 +333,25 @@ def test_time_limits_follow_the_incumbent(tmp_path: Path, problem: Problem) -> N
         assert opened._hang_s(10.0) == 0.5
         assert opened._hang_s(1e5) == pytest.approx(5.0)
         assert opened._hang_s(1e9) == 20.0
+
+
+def test_numpys_blas_is_tried_on_one_thread_too() -> None:
+    before = blas_text()
+    if before.endswith(", 1 threads") or not before.endswith(" threads"):
+        pytest.skip("NumPy's BLAS uses one thread here")
+    forms = baseline_forms(builtin_problem("gemm").operator)
+    (alone,) = (form for name, form in forms.items() if name.endswith(", 1 thread)"))
+    seen: list[str] = []
+
+    def spying(given: Mapping[str, Any], out: Mapping[str, Any]) -> None:
+        seen.append(blas_text())
+        alone.form(given, out)
+
+    a, b = (np.random.default_rng(1).random((40, 40), dtype=np.float32) for _ in range(2))
+    c = np.zeros_like(a)
+    slot = SimpleNamespace(buffers=SimpleNamespace(inputs={"a": a, "b": b}, outputs={"c": c}))
+    contender = BaselineContender("alone", replace(alone, form=spying))
+    assert contender.run([cast("Slot", slot)] * 2) > 0
+    assert seen == [before.rpartition(",")[0] + ", 1 threads"] * 2
+    assert blas_text() == before
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5)
