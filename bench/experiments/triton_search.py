@@ -97,7 +97,7 @@ class WatchedDevice(KernelDevice):
         close = session.close
 
         def closing() -> None:
-            if getattr(session, "_pool", None) is not None:
+            if getattr(session, "_flow", None) is not None:
                 self.said.append(dict(session.observe()))
             close()
 

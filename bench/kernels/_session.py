@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import select
-import time
-from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,29 +16,26 @@ import numpy as np
 
 from kernelarc.bench._lock import DeviceLock
 from kernelarc.bench._session import Session
-from kernelarc.bench._statistics import measurement_of
 from kernelarc.bench.cuda._protocol import (
     ContestReply,
     DomainReply,
-    Outcome,
     WorkerGoneError,
 )
 from kernelarc.bench.cuda._session import reason_of, row_of
-from kernelarc.bench.kernels._compile_pool import CompilePool, Order
-from kernelarc.bench.kernels._line import CONTEST_S, DeviceLine, Flight, LostQuestionError
+from kernelarc.bench.kernels._compile_pool import CompilePool
+from kernelarc.bench.kernels._flow import Flow, Ground
+from kernelarc.bench.kernels._line import CONTEST_S, DeviceLine, LostQuestionError
 from kernelarc.bench.kernels._messages import (
     FIRST_HEURISTIC,
     OWN_CONFIGURATION,
     OWN_SEED,
     BaselineContender,
-    BuildReply,
     Contender,
     DeviceReply,
     KernelTask,
     LtContender,
     PlanContender,
 )
-from kernelarc.bench.kernels._outlook import Outlook
 from kernelarc.bench.kernels._shelf import BuildShelf
 from kernelarc.genomes import (
     LT_ROUTE,
@@ -58,18 +52,15 @@ from kernelarc.genomes import (
     Problem,
     Proposal,
     Space,
-    Status,
+    StoppedError,
     Workload,
     axis_values,
     matmul_job,
 )
-from kernelarc.genomes.kernels import Build, KernelRoute
+from kernelarc.genomes.kernels import KernelRoute
 
-_AHEAD = 3
-_MOST_BUILDS = 512
 _HEURISTICS = 12
 _FINALISTS = 8
-_PAUSE_S = 5.0
 
 
 class KernelSession(Session):
@@ -113,44 +104,49 @@ class KernelSession(Session):
         cores = processes or len(os.sched_getaffinity(0))
         # The compilers load while the worker makes its context.
         pool = CompilePool(list(routes), "", BuildShelf(artefacts), processes=cores)
-        self._pool: CompilePool | None = pool
         try:
-            self._line = DeviceLine(name, ordinal, self._tasks, seed)
+            line = DeviceLine(name, ordinal, self._tasks, seed)
         except BaseException:
             pool.close()
             raise
         try:
-            self._reply: DeviceReply = self._line.ask("describe")
-            self.environment = self._environment()
+            self._reply: DeviceReply = line.ask("describe")
+            self.environment = self._environment(line.ask("environment"))
         except BaseException:
             pool.close()
-            self._line.close()
+            line.close()
             raise
         pool.arch = self._reply.limits.arch
         self.window, self.lag = max(16, 2 * cores), 2
         self.sifts, self.finalists, self.patience = any(self._products), _FINALISTS, 2
         self._spaces: dict[int, dict[str, Space]] = {}
         self._domains: dict[int, tuple[DomainReply, CublasLtSpace]] = {}
-        self._waiting: dict[int, tuple[Candidate, float | None]] = {}
-        self._ready: deque[Flight] = deque()
-        self._arrived: deque[Evaluation] = deque()
-        self._followers: dict[tuple[int, str], list[Candidate]] = {}
-        self._known: dict[tuple[int, str], Evaluation] = {}
-        self._builds: OrderedDict[tuple[int, str], Build] = OrderedDict()
-        self._costs: dict[int, float] = {}
-        self._outlooks = [Outlook() for _ in problem.workloads]
-        self._tickets, self._contests, self._opened = 0, 0, time.monotonic()
-        self._line.meanwhile = self._pump
+        self._contests = 0
+        ground = Ground(
+            tasks=self._tasks,
+            routes=self._routes,
+            limits=self._reply.limits,
+            first_row=lambda place: self._domain(place)[0].baseline,
+        )
+        self._flow: Flow | None = Flow(pool, line, ground)
 
-    def _environment(self) -> Environment:
+    def _environment(self, found: Environment) -> Environment:
         """Return the worker's environment with what the routes are built by."""
-        found: Environment = self._line.ask("environment")
         built = {
             f"{route.name}.{part}": text
             for route in self._routes.values()
             for part, text in route.identity().items()
         }
         return Environment(identity={**found.identity, **built}, observations=found.observations)
+
+    def _moving(self) -> Flow:
+        if self._flow is None:
+            raise StoppedError(f"the session on {self.device} is closed")
+        return self._flow
+
+    def _ask(self, verb: str, **arguments: Any) -> Any:
+        with self._moving().asking() as line:
+            return line.ask(verb, **arguments)
 
     # Spaces and legality
 
@@ -180,7 +176,7 @@ class KernelSession(Session):
 
     def _domain(self, place: int) -> tuple[DomainReply, CublasLtSpace]:
         if place not in self._domains:
-            reply: DomainReply = self._line.ask("domain", workload=place)
+            reply: DomainReply = self._ask("domain", workload=place)
             job = _product(self.problem, self.problem.workloads[place])
             assert job is not None
             hint = GridHint.of(job, self._reply.limits.multiprocessors)
@@ -217,7 +213,7 @@ class KernelSession(Session):
             reasons.append(reason)
         if rows:
             asked = np.array([row for _, row in rows], dtype=np.int64)
-            status, _ = self._line.ask("check", workload=self._place(workload), rows=asked)
+            status, _ = self._ask("check", workload=self._place(workload), rows=asked)
             for (i, _), code in zip(rows, status.tolist(), strict=True):
                 reasons[i] = reason_of(code)
         return reasons
@@ -226,166 +222,19 @@ class KernelSession(Session):
 
     def submit(self, candidates: Sequence[Candidate], *, limit: Mapping[str, float]) -> None:
         """Queue candidates for compiling, those of the library for the device."""
+        flow = self._moving()
         for candidate in candidates:
             place, bound = self._places[candidate.workload], limit.get(candidate.workload)
             if candidate.genome.route == LT_ROUTE:
                 row = self._domain(place)[1].row(candidate.genome)
-                self._ready.append(Flight(candidate, place, LtContender(row), bound))
-                continue
-            self._tickets += 1
-            self._waiting[self._tickets] = candidate, bound
-            self._order(self._tickets, place, candidate.genome)
-        self._feed()
-
-    def _order(self, ticket: int, place: int, genome: Genome) -> None:
-        assert self._pool is not None
-        value = self._outlooks[place].value(genome)
-        order = Order(
-            ticket=ticket,
-            route=genome.route,
-            workload=self.problem.workloads[place],
-            genome=genome,
-            value=value,
-        )
-        self._pool.submit(order)
+                flow.submit_row(candidate, place, row, bound)
+            else:
+                flow.submit(candidate, place, bound)
 
     def collect(self) -> Iterator[Evaluation]:
         """Yield evaluations as they finish."""
-        while self._arrived or self._open():
-            if self._arrived:
-                yield self._arrived.popleft()
-            else:
-                self._turn()
-
-    def _open(self) -> bool:
-        return bool(self._waiting or self._ready or self._line.flying or self._line.arrived)
-
-    def _turn(self) -> None:
-        """Wait until something has happened, and take it in."""
-        self._feed()
-        self._wait()
-        self._pump()
-        self._line.harvest()
-        self._land()
-        self._feed()
-
-    def _pump(self) -> None:
-        """Keep the compile processes busy while the worker is being asked something."""
-        assert self._pool is not None
-        for reply in self._pool.harvest():
-            self._built(reply)
-
-    def _wait(self) -> None:
-        assert self._pool is not None
-        if self._line.arrived or self._pool.ready():
-            return
-        sources = self._pool.filenos()
-        if self._line.flying:
-            sources.append(self._line.fileno())
-        until = [t for t in (self._pool.deadline(), self._line.deadline()) if t is not None]
-        left = min([_PAUSE_S, *(t - time.monotonic() + 0.01 for t in until)])
-        if sources and left > 0:
-            select.select(sources, [], [], left)
-
-    def _feed(self) -> None:
-        while self._ready and len(self._line.flying) < _AHEAD:
-            self._line.put(self._ready.popleft())
-
-    def _built(self, reply: BuildReply) -> None:
-        """Send a build on its way; judge it first by its report, and by what is known of it."""
-        if reply.ticket not in self._waiting:
-            return
-        candidate, bound = self._waiting.pop(reply.ticket)
-        place = self._places[candidate.workload]
-        self._costs[candidate.number] = reply.seconds
-        build = reply.build
-        if build is None:
-            self._fail(candidate, Status.COMPILE_ERROR, reply.failure or "?", reply.message)
-            return
-        fault = self._routes[candidate.genome.route].fault(build, self._reply.limits)
-        if fault is not None:
-            self._fail(candidate, Status.COMPILE_ERROR, *fault)
-            return
-        self._keep(place, candidate.genome, build)
-        key = place, build.content
-        if key in self._known:
-            self._arrive(self._same(candidate, self._known[key]))
-        elif key in self._followers:
-            self._followers[key].append(candidate)
-        else:
-            self._followers[key] = []
-            self._ready.append(Flight(candidate, place, PlanContender(build), bound))
-
-    def _keep(self, place: int, genome: Genome, build: Build) -> None:
-        self._builds[place, genome.fingerprint] = build
-        while len(self._builds) > _MOST_BUILDS:
-            self._builds.popitem(last=False)
-
-    def _fail(self, candidate: Candidate, status: Status, failure: str, message: str) -> None:
-        self._arrive(
-            Evaluation(
-                candidate=candidate,
-                status=status,
-                failure=failure,
-                message=message,
-                cost_s=self._costs.pop(candidate.number, 0.0),
-            )
-        )
-
-    def _arrive(self, evaluation: Evaluation) -> None:
-        self._outlooks[self._places[evaluation.candidate.workload]].learn(evaluation)
-        self._arrived.append(evaluation)
-
-    def _land(self) -> None:
-        """Turn what came from the worker into evaluations, equal binaries with it."""
-        while self._line.arrived:
-            flight, outcome = self._line.arrived.popleft()
-            evaluation = self._evaluation(flight, outcome)
-            self._arrive(evaluation)
-            if isinstance(flight.contender, PlanContender):
-                key = flight.workload, flight.contender.build.content
-                if evaluation.status in {Status.OK, Status.WRONG_RESULT}:
-                    self._known[key] = evaluation
-                for candidate in self._followers.pop(key, []):
-                    self._arrive(self._same(candidate, evaluation))
-
-    def _same(self, candidate: Candidate, known: Evaluation) -> Evaluation:
-        """Return a candidate's evaluation by that of an equal binary."""
-        return Evaluation(
-            candidate=candidate,
-            status=known.status,
-            measurement=known.measurement,
-            failure=known.failure,
-            message=known.message,
-            cost_s=self._costs.pop(candidate.number, 0.0),
-            properties={**known.properties, "same_as": known.candidate.genome.fingerprint},
-        )
-
-    def _evaluation(self, flight: Flight, outcome: Outcome) -> Evaluation:
-        candidate, measured = flight.candidate, None
-        seen = dict(outcome.properties)
-        if isinstance(flight.contender, PlanContender):
-            seen["binary"] = flight.contender.build.content
-        if outcome.status is Status.OK:
-            measured = measurement_of(
-                outcome.samples,
-                censored=outcome.censored,
-                cache=self._tasks[flight.workload].cache,
-                launches=outcome.launches,
-            )
-            if isinstance(flight.contender, LtContender):
-                first = self._domain(flight.workload)[0].baseline
-                if flight.contender.row == first:
-                    seen["baseline"] = FIRST_HEURISTIC
-        return Evaluation(
-            candidate=candidate,
-            status=outcome.status,
-            measurement=measured,
-            failure=outcome.failure,
-            message=outcome.message,
-            cost_s=outcome.cost_s + self._costs.pop(candidate.number, 0.0),
-            properties=seen,
-        )
+        while (evaluation := self._moving().next()) is not None:
+            yield evaluation
 
     # Contests
 
@@ -432,7 +281,7 @@ class KernelSession(Session):
         if own is None or name != OWN_CONFIGURATION:
             contenders[column] = BaselineContender(name)
             return
-        build = self.build(place, own)
+        build = self._moving().build(place, own)
         if isinstance(build, str):
             failures[column] = build
         else:
@@ -458,41 +307,12 @@ class KernelSession(Session):
             if genome.route == LT_ROUTE:
                 made[i] = LtContender(self._domain(place)[1].row(genome))
                 continue
-            build = self.build(place, genome)
+            build = self._moving().build(place, genome)
             if isinstance(build, str):
                 failures[i] = build
             else:
                 made[i] = PlanContender(build)
         return made, failures
-
-    def build(self, place: int, genome: Genome) -> Build | str:
-        """Return a genome's build, made anew where it is not at hand, or the failure class."""
-        known = self._builds.get((place, genome.fingerprint))
-        if known is not None:
-            return known
-        assert self._pool is not None
-        self._tickets += 1
-        ticket = self._tickets
-        pool, workload = self._pool, self.problem.workloads[place]
-        pool.submit(
-            Order(
-                ticket=ticket,
-                route=genome.route,
-                workload=workload,
-                genome=genome,
-                value=-math.inf,
-            )
-        )
-        while True:
-            for reply in pool.harvest():
-                if reply.ticket != ticket:
-                    self._built(reply)
-                elif reply.build is None:
-                    return reply.failure or "compile error"
-                else:
-                    self._keep(place, genome, reply.build)
-                    return reply.build
-            select.select(pool.filenos(), [], [], 0.2)
 
     def _contested(
         self, place: int, contenders: Sequence[Contender], rounds: int
@@ -505,15 +325,16 @@ class KernelSession(Session):
             "cache": self._tasks[place].cache,
             "seed": self._seed + self._contests,
         }
-        while True:
-            try:
-                answer: ContestReply = self._line.ask_once("contest", CONTEST_S, arguments)
-            except LostQuestionError:
-                continue
-            except (WorkerGoneError, TimeoutError):
-                self._line.blame()
-                return None
-            return answer
+        with self._moving().asking() as line:
+            while True:
+                try:
+                    answer: ContestReply = line.ask_once("contest", CONTEST_S, arguments)
+                except LostQuestionError:
+                    continue
+                except (WorkerGoneError, TimeoutError):
+                    line.blame()
+                    return None
+                return answer
 
     def baseline_name(self, workload: Workload) -> str | None:
         """Name what the user would run: the own configuration, the library's choice, or torch."""
@@ -527,30 +348,23 @@ class KernelSession(Session):
 
     def observe(self) -> Mapping[str, str]:
         """Return clocks, power, temperature, foreign processes, and how busy everybody was."""
-        observed: Mapping[str, str] = self._line.ask("observe")
-        assert self._pool is not None
-        wall = max(time.monotonic() - self._opened, 1e-9)
-        return {
-            **observed,
-            "compile_processes_busy": f"{self._pool.busy_share():.2f}",
-            "device_worker_busy": f"{self._line.busy_s / wall:.2f}",
-        }
+        observed: Mapping[str, str] = self._ask("observe")
+        return {**observed, **self._moving().busy()}
 
     def idle_s(self) -> float:
         """Return for how long the worker had nothing to do, and start counting anew."""
-        return float(self._line.ask("idle"))
+        return float(self._ask("idle"))
 
     def roofline(self) -> Mapping[str, float]:
         """Measure copy bandwidth and matrix rate; takes about half a second."""
-        measured: Mapping[str, float] = self._line.ask("roofline")
+        measured: Mapping[str, float] = self._ask("roofline")
         return measured
 
     def close(self) -> None:
         """End compilers and workers and release the lock."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.close()
-        self._line.close()
+        flow, self._flow = self._flow, None
+        if flow is not None:
+            flow.close()
         self._lock.release()
 
 

@@ -63,7 +63,7 @@ def test_planted_faults_are_caught_and_the_session_goes_on(tmp_path: Path) -> No
     problem = _problem()
     device = KernelDevice(routes=[PlantedKernels(problem.operator)], processes=4)
     with _open(device, problem, tmp_path) as session:
-        session._pool._limit_s = 25.0  # type: ignore[union-attr]
+        session._flow._pool._limit_s = 25.0  # type: ignore[union-attr]
         cases = [
             ("good", 4, None),
             ("wrong with 8 warps", 4, None),
