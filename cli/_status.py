@@ -42,7 +42,7 @@ def _section(campaign: Mapping[str, Any]) -> str:
     lines = [
         f"campaign {campaign['campaign_id']}: {where}: {state}",
         f"  {counts['unique']}{of} evaluated ({counts['measured']} measured, "
-        f"{counts['failed']} failed) in {duration(campaign['seconds'])}; {counts['asked']} "
+        f"{counts['failed']} failed){_spent(campaign)}; {counts['asked']} "
         f"proposed, {counts['rejected']} illegal, {counts['duplicate']} known already; "
         f"{counts['confirmations']} confirmations, {counts['audits']} audits",
         *(f"  best {_best(best)}" for best in campaign["bests"]),
@@ -52,6 +52,11 @@ def _section(campaign: Mapping[str, Any]) -> str:
         lines.append(f"  failures: {_numbers(campaign['failures'])}")
     lines += [f"  Note: {remark}." for remark in campaign.get("remarks", ())]
     return "\n".join([*lines, "", _islands(campaign["islands"])])
+
+
+def _spent(campaign: Mapping[str, Any]) -> str:
+    """Return the time spent; what a running process has spent it writes when it ends."""
+    return "" if campaign["status"] == "running" else f" in {duration(campaign['seconds'])}"
 
 
 def _best(best: Mapping[str, Any]) -> str:

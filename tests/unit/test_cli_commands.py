@@ -8,11 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.unit.store_records import win
 
 from kernelarc.cli import COMMANDS, exit_code
+from kernelarc.cli._lessons import gather, lesson_text
+from kernelarc.genomes import GeneChange
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 Call = Callable[..., str]
@@ -144,7 +148,8 @@ def test_conclusions_name_gene_changes_with_gains(call: Call, store: Path) -> No
     first = lessons["wins"][0]
     assert first["changes"]
     assert first["speedup"]["low"] > 1.0
-    assert "made its parent faster" in call("conclusions", store)
+    said = call("conclusions", store)
+    assert "the smallest change that made a genome, its parent, faster" in said.replace("\n", " ")
 
 
 def test_campaigns_and_resume(call: Call, store: Path, small_space: Path) -> None:
@@ -214,3 +219,12 @@ def test_help_comes_at_once() -> None:
 
 def test_version(call: Call) -> None:
     assert re.fullmatch(r"kernelarc, version \d+\.\d+\.\d+\n", call("--version"))
+
+
+def test_conclusions_say_which_genes_were_changed_most() -> None:
+    told = [(1, win(n)) for n in (8, 16, 32)]
+    said = lesson_text(gather(told), {})
+    assert "Genes that were changed most: block in 3." in said
+    again = [*told, (1, replace(win(8), changes=(GeneChange(gene="block", before=4, after=8),)))]
+    assert "block in 4 (2 times to 8)" in lesson_text(gather(again), {})
+    assert "changed most" not in lesson_text(gather(told[:2]), {})
