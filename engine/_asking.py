@@ -11,6 +11,7 @@ from kernelarc.engine._arena import Arena
 from kernelarc.engine._controller import allocate
 from kernelarc.engine._firsts import PRIOR
 from kernelarc.engine._nearness import nearest_first
+from kernelarc.engine._resources import ResourceBandit
 from kernelarc.engine._sharing import next_workload
 from kernelarc.engine._state import REMATCH, CampaignState
 from kernelarc.engine._streams import stream
@@ -34,7 +35,7 @@ _DRAFTS = 12
 # exhausted.
 _ENUMERATE_LIMIT = 2_000_000
 
-ENGINE = "engine"
+ENGINE, RESOURCES = "engine", "resources"
 
 
 class Asker:
@@ -47,6 +48,7 @@ class Asker:
         *,
         seed: int,
         firsts: Mapping[str, Sequence[tuple[str, Proposal]]],
+        bandits: Mapping[str, Sequence[ResourceBandit]] | None = None,
     ) -> None:
         """Make an asker.
 
@@ -55,11 +57,13 @@ class Asker:
             state: Read, never changed.
             seed: The campaign's.
             firsts: Per workload, (source, proposal) to try before islands propose.
+            bandits: Per workload, what sets the resource genes of the islands' proposals.
         """
         self._session = session
         self._state = state
         self._seed = seed
         self._firsts = firsts
+        self._bandits = bandits or {}
         self._unseen: dict[str, Iterator[Genome]] = {}
         self._exhausted: set[str] = set()
         self._nearest: dict[str, list[str]] = {}
@@ -142,6 +146,7 @@ class Asker:
             rng = stream(self._seed, name, arena.key, draft.number, "draft")
             view = DraftView(arena.view_of(name), taken)
             made = arena.islands[name].draft(_DRAFTS * k, rng, view)
+            made = self._settled(draft, name, made, view, -1)
             taken |= {proposal.genome.fingerprint for proposal in made}
             drafts += [(name, proposal) for proposal in made]
         legal = draft.sift(drafts)
@@ -180,7 +185,17 @@ class Asker:
         arena = draft.arena
         rng = stream(self._seed, name, arena.key, draft.number, attempt)
         view = DraftView(arena.view_of(name), taken)
-        return arena.islands[name].ask(k, rng, view)[:k]
+        return self._settled(draft, name, arena.islands[name].ask(k, rng, view)[:k], view, attempt)
+
+    def _settled(
+        self, draft: _Draft, name: str, proposals: list[Proposal], view: DraftView, attempt: int
+    ) -> list[Proposal]:
+        """Return an island's proposals with their resource genes set, where a bandit sets them."""
+        arena = draft.arena
+        for bandit in self._bandits.get(arena.key, ()):
+            rng = stream(self._seed, RESOURCES, name, arena.key, draft.number, attempt + 1)
+            proposals = bandit.settle(proposals, arena.view, view, rng)
+        return proposals
 
     def _fill(self, draft: _Draft, n: int) -> None:
         """Complete a round by even sampling, and small spaces by what enumeration finds left."""

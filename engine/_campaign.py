@@ -24,6 +24,7 @@ from kernelarc.engine._observer import Observer
 from kernelarc.engine._pipeline import Limits, Pipeline
 from kernelarc.engine._pool import ConclusionPool
 from kernelarc.engine._progress import progress_of
+from kernelarc.engine._resource_lessons import bandits_of
 from kernelarc.engine._settings import CampaignSettings
 from kernelarc.engine._signals import StopRequest
 from kernelarc.engine._spaces import campaign_spaces
@@ -174,6 +175,9 @@ class Campaign:
             state,
             seed=settings.seed,
             firsts=firsts(session, spaces, self._writer, settings.seed_genomes),
+            bandits=bandits_of(state, session, self._writer, self._id)
+            if settings.resources
+            else None,
         )
         return Pipeline(
             session=session,

@@ -45,6 +45,7 @@ _KEYS: Mapping[str, tuple[str, kinds.Reader]] = MappingProxyType(
         "conclusions": ("conclusions", kinds.switch),
         "traps": ("traps", kinds.switch),
         "models": ("models", kinds.switch),
+        "resources": ("resources", kinds.switch),
         "retention": ("retention", kinds.unbounded_or(kinds.whole(1, _MOST))),
         "window": ("window", kinds.optional(kinds.whole(1, 4096))),
         "store": ("store", kinds.text),
@@ -84,6 +85,7 @@ class CampaignSettings:
         conclusions: Whether conclusions migrate.
         traps: Whether traps close regions.
         models: Whether islands may use models (Optuna).
+        resources: Whether a bandit sets register caps and pipeline depths.
         retention: Wins, and traps, that an island keeps in mind; None is unbounded.
         window: Candidates in flight at once; None is what the device likes.
         store: SQLite file or database URL.
@@ -116,6 +118,7 @@ class CampaignSettings:
     conclusions: bool = True
     traps: bool = True
     models: bool = True
+    resources: bool = False
     retention: int | None = 16
     window: int | None = None
     store: str = "kernelarc.db"
