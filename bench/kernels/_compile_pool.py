@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import math
 import os
 import pickle
 import re
@@ -13,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ _NO_MEMORY = re.compile(
     r"bad_alloc|out of memory|cannot allocate memory|MemoryError", re.IGNORECASE
 )
 _MOST_EARLY_DEATHS = 8
-_DEPTH = 2  # orders of a process at once: it never waits for the coordinator
+_BATCH = 32  # within so many, the most promising are first; nothing waits much longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,11 @@ class Order:
     workload: Workload
     genome: Genome
     value: float = 0.0
+
+    @property
+    def batch(self) -> float:
+        """Those that came together; an order of the least value goes ahead of every batch."""
+        return -math.inf if self.value == -math.inf else self.ticket // _BATCH
 
 
 class _Child:
@@ -72,7 +77,7 @@ class _Child:
             theirs.close()
             os.close(ends)
         self.channel = Channel(mine)
-        self.orders: deque[Order] = deque()
+        self.order: Order | None = None
         self.since = 0.0
         self.known: set[str] = set()
         self.answered = False
@@ -127,7 +132,7 @@ class CompilePool:
             _demand_travel(route)
         self.arch, self._shelf = arch, shelf
         self._limit_s, self._memory_mib = limit_s, memory_mib
-        self._queue: list[tuple[float, int, Order]] = []
+        self._queue: list[tuple[float, float, int, Order]] = []
         self._ready: list[BuildReply] = []
         self._began, self._busy_s, self._early_deaths = time.monotonic(), 0.0, 0
         self._children = [_Child(memory_mib) for _ in range(processes)]
@@ -140,7 +145,7 @@ class CompilePool:
         if found is not None:
             self._ready.append(BuildReply(ticket=order.ticket, build=found))
             return
-        heapq.heappush(self._queue, (order.value, order.ticket, order))
+        heapq.heappush(self._queue, (order.batch, order.value, order.ticket, order))
         self._feed()
 
     def _key(self, order: Order) -> str:
@@ -149,13 +154,11 @@ class CompilePool:
         return build_key(route, identity, order.workload, order.genome, self.arch)
 
     def _feed(self) -> None:
-        """Give every process one order to work on, and then one to go on with at once."""
-        for depth in range(_DEPTH):
-            for child in self._children:
-                if not self._queue:
-                    return
-                if len(child.orders) <= depth:
-                    self._give(child, heapq.heappop(self._queue)[2])
+        for child in self._children:
+            if not self._queue:
+                return
+            if child.order is None:
+                self._give(child, heapq.heappop(self._queue)[-1])
 
     def _give(self, child: _Child, order: Order) -> None:
         new = None if order.route in child.known else self._routes[order.route]
@@ -167,9 +170,7 @@ class CompilePool:
             arch=self.arch,
             new_route=new,
         )
-        if not child.orders:
-            child.since = time.monotonic()
-        child.orders.append(order)
+        child.order, child.since = order, time.monotonic()
         child.known.add(order.route)
         with contextlib.suppress(WorkerGoneError):  # its death is seen when it is read
             child.channel.send(request)
@@ -179,11 +180,11 @@ class CompilePool:
     @property
     def pending(self) -> int:
         """Orders that have no reply yet, those that wait in line included."""
-        return len(self._queue) + sum(len(child.orders) for child in self._children)
+        return len(self._queue) + sum(child.order is not None for child in self._children)
 
     def filenos(self) -> list[int]:
         """Return descriptors that become readable when a reply may be there."""
-        return [child.channel.fileno() for child in self._children if child.orders]
+        return [child.channel.fileno() for child in self._children if child.order is not None]
 
     def ready(self) -> bool:
         """Tell whether a reply waits already."""
@@ -191,7 +192,7 @@ class CompilePool:
 
     def deadline(self) -> float | None:
         """Return until when (monotonic) ``harvest`` must be called again, or None."""
-        times = [child.since for child in self._children if child.orders]
+        times = [child.since for child in self._children if child.order is not None]
         return min(times) + self._limit_s if times else None
 
     def harvest(self) -> list[BuildReply]:
@@ -200,36 +201,30 @@ class CompilePool:
         Raises:
             StoppedError: Compile processes die before they answer anything.
         """
-        for place in range(len(self._children)):
-            while self._read(place):
-                pass
+        for place, child in enumerate(self._children):
+            if child.order is not None:
+                self._read(place, child, child.order)
         self._feed()
         replies, self._ready = self._ready, []
         return replies
 
-    def _read(self, place: int) -> bool:
-        """Take in one reply of a process; return whether there may be another."""
-        child = self._children[place]
-        if not child.orders:
-            return False
+    def _read(self, place: int, child: _Child, order: Order) -> None:
+        """Take in a process's reply, or its death, or that it takes too long."""
         if not child.channel.ready():
             if time.monotonic() - child.since > self._limit_s:
-                order = child.orders.popleft()
                 self._replace(place)
                 self._lost(order, COMPILER_TIMED_OUT, f"no build after {self._limit_s:g} s")
-            return False
+            return
         try:
             reply: BuildReply = child.channel.receive(self._limit_s)
         except (WorkerGoneError, TimeoutError):
-            self._died(place, child)
-            return False
-        self._answered(place, child, reply)
-        return True
+            self._died(place, child, order)
+            return
+        self._answered(place, child, order, reply)
 
-    def _answered(self, place: int, child: _Child, reply: BuildReply) -> None:
-        order = child.orders.popleft()
+    def _answered(self, place: int, child: _Child, order: Order, reply: BuildReply) -> None:
         self._busy_s += reply.seconds
-        child.since, child.answered, self._early_deaths = time.monotonic(), True, 0
+        child.order, child.answered, self._early_deaths = None, True, 0
         if reply.unusable:
             raise StoppedError(
                 f"route {order.route!r} cannot be loaded in a compile process: {reply.message}"
@@ -240,8 +235,8 @@ class CompilePool:
             self._shelf.put(self._key(order), reply.build)
         self._ready.append(reply)
 
-    def _died(self, place: int, child: _Child) -> None:
-        answered, order = child.answered, child.orders.popleft()
+    def _died(self, place: int, child: _Child, order: Order) -> None:
+        answered = child.answered
         code, text = self._replace(place)
         if not answered:
             self._early_deaths += 1
@@ -256,11 +251,8 @@ class CompilePool:
         self._ready.append(BuildReply(ticket=order.ticket, failure=failure, message=message))
 
     def _replace(self, place: int) -> tuple[int, str]:
-        """End a process and start another; what it had not begun goes back into the line."""
-        child = self._children[place]
-        for order in child.orders:
-            heapq.heappush(self._queue, (order.value, order.ticket, order))
-        said = child.end()
+        """End a process and start another in its place; return how it ended."""
+        said = self._children[place].end()
         self._children[place] = _Child(self._memory_mib)
         return said
 

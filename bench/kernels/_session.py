@@ -117,7 +117,7 @@ class KernelSession(Session):
             line.close()
             raise
         pool.arch = self._reply.limits.arch
-        self.window, self.lag = max(16, 2 * cores), 2
+        self.window, self.lag = max(16, 2 * cores), 3
         self.sifts, self.finalists, self.patience = any(self._products), _FINALISTS, 2
         self._spaces: dict[int, dict[str, Space]] = {}
         self._domains: dict[int, tuple[DomainReply, CublasLtSpace]] = {}

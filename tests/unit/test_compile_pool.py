@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -72,16 +73,15 @@ def test_every_way_of_failing_fails_only_its_candidate(tmp_path: Path) -> None:
 
 def test_the_most_promising_is_built_first(tmp_path: Path) -> None:
     with _pool(tmp_path, processes=1) as (pool, space, workload):
-        for ticket in (0, 1):  # one to work on, one to go on with
-            pool.submit(_order(space, workload, ticket, "refuses"))
-        for ticket, value in ((2, 3.0), (3, 1.0), (4, 2.0)):
+        pool.submit(_order(space, workload, 0, "refuses"))  # keeps the process busy
+        for ticket, value in ((1, 3.0), (2, 1.0), (3, 2.0), (99, 0.0), (98, -math.inf)):
             pool.submit(_order(space, workload, ticket, "refuses", value))
         order: list[int] = []
         until = time.monotonic() + 30
-        while len(order) < 5 and time.monotonic() < until:
+        while len(order) < 6 and time.monotonic() < until:
             order += [reply.ticket for reply in pool.harvest()]
             time.sleep(0.01)
-    assert order == [0, 1, 3, 4, 2]
+    assert order == [0, 98, 2, 3, 1, 99]  # within a batch; nothing waits for ever
 
 
 def test_builds_are_shared_through_the_folder(tmp_path: Path) -> None:
