@@ -26,6 +26,7 @@ from kernelarc.genomes import (
     nearest,
     packaged_problem,
     packaged_problems,
+    recognised,
     recognised_matmul,
     require_definition,
     with_job_options,
@@ -172,8 +173,8 @@ def _folder(settings: CampaignSettings) -> Target:
 def _served(settings: CampaignSettings, problem: Problem) -> Target:
     """Return a problem for a GPU, recognised by its structure."""
     name = settings.target
-    product = recognised_matmul(problem.operator)
-    if product is None and not kernel_routes(problem.operator):
+    operator = recognised(problem.operator)
+    if recognised_matmul(operator) is None and not kernel_routes(operator):
         raise InputError(
             f"{name}: no route can run {problem.operator.name!r}: its reference is not "
             f"recognised as a matrix product, nor its tensors as another operator with routes; "
@@ -182,9 +183,8 @@ def _served(settings: CampaignSettings, problem: Problem) -> Target:
     device = _device(_device_name(settings), settings.routes)
     if not isinstance(device, CudaDevice):
         raise InputError(f"{name}: a problem folder runs on cuda:N")
-    operator = problem.operator if product is None else product
-    recognised = Problem(operator=operator, workloads=problem.workloads)
-    return Target(device, _distinct(with_job_options(recognised, settings.options)))
+    known = Problem(operator=operator, workloads=problem.workloads)
+    return Target(device, _distinct(with_job_options(known, settings.options)))
 
 
 def _kernel_file(settings: CampaignSettings) -> Target:

@@ -95,6 +95,7 @@ from kernelarc.genomes.routes._matmul_target import (
     with_job_options,
 )
 from kernelarc.genomes.routes._recognise import recognised_matmul
+from kernelarc.genomes.routes._recognise_more import recognised
 
 __all__ = [
     "LT_ATTRIBUTES",
@@ -187,6 +188,7 @@ __all__ = [
     "open_blob",
     "packaged_problem",
     "packaged_problems",
+    "recognised",
     "recognised_matmul",
     "require_definition",
     "same_allele",

@@ -17,6 +17,9 @@ from kernelarc.genomes._operators import Operator
 
 _PRODUCTS = frozenset({"matmul", "mm", "bmm", "dot"})
 _CASTS = frozenset({"to", "float", "bfloat16", "half", "type", "astype", "contiguous"})
+COARSE_CASTS = ("int", "bool", "long", "short", "float8")
+"""A cast to one of these changes the result: it is part of the job."""
+
 _SUMS = frozenset({"add"})
 _SWAPS = frozenset({"transpose", "swapaxes"})
 _ACTIVATIONS = {"relu": "relu"}
@@ -171,6 +174,9 @@ def _call(node: ast.Call, known: Mapping[str, _Term]) -> _Term:
         return _function(name, node, known)
     subject = _term(owner, known)
     if name in _CASTS:
+        given = " ".join(ast.unparse(a) for a in (*node.args, *node.keywords))
+        if any(word in given for word in COARSE_CASTS):
+            raise _UnknownError
         return subject
     if name == "t" and not node.args:
         return _flipped(subject, flat=True)
