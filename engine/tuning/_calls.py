@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,19 @@ from kernelarc.genomes.triton import TRITON_TYPES, element_bytes
 MOST_CARRIED_BYTES = 256 << 20
 _ALIGNED = 16
 _PLAIN = (bool, int, float, str, type(None))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TypeConstant:
+    """One of Triton's types as a constant of a kernel; written down as it is."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return f"tl.dtype({self.name!r})"
+
+
+Plain: TypeAlias = "bool | int | float | str | None | TypeConstant"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +73,7 @@ class CapturedCall:
 
     buffers: tuple[Buffer, ...]
     views: Mapping[str, View]
-    plain: Mapping[str, bool | int | float | str | None]
+    plain: Mapping[str, Plain]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +118,16 @@ def captured(named: Mapping[str, Any], *, zeroed: Sequence[str] = ()) -> Capture
     return CapturedCall(buffers=tuple(buffers), views=views, plain=plain)
 
 
-def _plain(name: str, value: Any) -> Any:
+def _plain(name: str, value: Any) -> Plain:
     value = getattr(value, "value", value) if type(value).__name__ == "constexpr" else value
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, _PLAIN):
         return value
+    if type(value).__name__ == "dtype" and type(value).__module__.startswith("triton."):
+        return TypeConstant(value.name)
     if hasattr(value, "__index__"):
-        return value.__index__()
+        return int(value.__index__())
     raise CannotTravelError(f"argument {name!r} is a {type(value).__name__}")
 
 

@@ -108,6 +108,16 @@ def test_whole_numbers_travel_with_their_values_and_floats_do_not() -> None:
     assert (found[1].values, found[1].zeroed) == (None, True)
 
 
+@needs_triton
+def test_numbers_of_numpy_and_types_of_triton_travel() -> None:
+    import triton.language as tl
+
+    given = {"a": np.float32(0.5), "b": np.int64(7), "c": tl.bfloat16, "d": tl.constexpr(3)}
+    call = captured(given)
+    assert (call.plain["a"], call.plain["b"], call.plain["d"]) == (0.5, 7, 3)
+    assert repr(dict(call.plain)) == "{'a': 0.5, 'b': 7, 'c': tl.dtype('bf16'), 'd': 3}"
+
+
 @pytest.mark.parametrize(
     ("named", "message"),
     [
