@@ -27,7 +27,7 @@ class TypeConstant:
         return f"tl.dtype({self.name!r})"
 
 
-Plain: TypeAlias = "bool | int | float | str | None | TypeConstant"
+Plain: TypeAlias = "bool | int | float | str | TypeConstant | None"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
