@@ -22,7 +22,6 @@ from kernelarc.genomes import Environment, KernelarcError
 
 _PROBE_TIMEOUT_S = 10.0
 _NEEDED_DISK_BYTES = 1 << 30
-_LATER = "in a later version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +209,7 @@ def _gpu_lock(number: int) -> Part:
 
 def _optional_packages() -> list[Part]:
     return [
-        _package("triton", f"the Triton route, {_LATER}", "kernelarc[triton]"),
+        _package("triton", "routes and kernel files in Triton", "kernelarc[triton]"),
         _package("psycopg", "a PostgreSQL store, for several hosts", "kernelarc[distributed]"),
     ]
 

@@ -48,11 +48,17 @@ _FITS: Mapping[str, Mapping[Strategy, float]] = {
 _HINTS: Mapping[Strategy, str] = {
     _LIBRARY: r"algo|heuristic|workspace|library|custom",
     _TENSOR: r"tile|block|micro|mma|warp|mwg|nwg|kwg|mdim|ndim|^m[rc]$|^n[rc]$|^kc$",
-    _MEMORY: r"stage|vec|vw|pad|pack|prefetch|cache|shmem|smem|cmem|swizzle|stride|align|read_only",
+    _MEMORY: (
+        r"stage|evict|modifier|descriptor|tma|vec|vw|pad|pack|prefetch|cache|shmem|smem|cmem|"
+        r"swizzle|stride|align|read_only"
+    ),
     _FUSION: r"fuse|fusion|alias|epilogue|prologue|residual",
     _PRECISION: r"precision|accum|fast|math|float|dtype|flag|rsqrt|contract",
     _REDUCTION: r"split|stream_?k|reduc|atomic|pass",
-    _SCHEDULING: r"order|raster|persist|thread|cta|loop|sched|unroll|launch|method|chunk",
+    _SCHEDULING: (
+        r"order|raster|persist|group|flatten|maxnreg|thread|cta|loop|sched|unroll|launch|method|"
+        r"chunk"
+    ),
 }
 
 _FORMATS = re.compile(r"float|fp\d|bf16|tf32|half|double|int8|fast|-f|-o\d", re.IGNORECASE)

@@ -1,9 +1,10 @@
 """The operator's own reference, run in float64 on the device.
 
-A reference over NumPy is given CuPy arrays, which answer NumPy's functions; one over torch is
-given torch tensors over the same memory. Where the reference makes the inputs itself, it does so
-here too. What the reference rounds to a narrow type on the way is its own affair: it is given
-float64, and a reference that asks for its inputs' type stays in float64.
+A reference over NumPy is given CuPy arrays, which answer most of NumPy's functions (where they do
+not, it runs on the host); one over torch is given torch tensors over the same memory. Where the
+reference makes the inputs itself, it does so here too. What the reference rounds to a narrow type
+on the way is its own affair: it is given float64, and a reference that asks for its inputs' type
+stays in float64.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Oracle:
         self._operator = job.task.operator
         self.torch = _torch() if needs_torch(self._operator.reference) else None
         self.run = reference_of(self._operator)
+        self._on_host = False
 
     def answer(self, buffers: TensorSet, into: Mapping[str, Any]) -> None:
         """Compute a set's outputs.
@@ -64,11 +66,25 @@ class Oracle:
         Raises:
             InputError: The reference fails, or gives other outputs than the operator has.
         """
-        result = self._called([self._argument(s.name, buffers) for s in self._operator.inputs])
+        result = self._answered([self._argument(s.name, buffers) for s in self._operator.inputs])
         named = self._named(result)
         for tensor in self.job.outputs:
             into[tensor.name][...] = self._flat(named[tensor.name], tensor)
         self._cp.cuda.runtime.deviceSynchronize()
+
+    def _answered(self, arguments: list[Any]) -> Any:
+        """Run the reference here, or on the host where it is NumPy that CuPy does not answer."""
+        if self.torch is not None:
+            return self._called(arguments)
+        if not self._on_host:
+            try:
+                return self._called(arguments)
+            except InputError:
+                self._on_host = True
+        return self._called([self._hosted(argument) for argument in arguments])
+
+    def _hosted(self, argument: Any) -> Any:
+        return argument.get() if isinstance(argument, self._cp.ndarray) else argument
 
     def _called(self, arguments: list[Any]) -> Any:
         self._stream.synchronize()

@@ -75,6 +75,7 @@ _JOB: Mapping[str, _Reader] = {
     "fast_accum": _switch,
     "cache": _one_of("cold", "warm"),
     "deterministic": _switch,
+    "warp_specialize": _switch,
 }
 
 
