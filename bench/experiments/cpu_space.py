@@ -185,7 +185,13 @@ def main() -> None:
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "workload": workload.label,
             "environment": dict(session.environment.identity),
-            "observations": dict(session.observe()),
+            "observations": {
+                name: text
+                for name, text in session.observe().items()
+                if not name.endswith(
+                    "_path"
+                )  # where this machine keeps its files is nobody's business
+            },
             "random": spread(evaluations),
             "local_optimum": {"us": objective(best), "genome": genome.alleles()},
             "beside_others": against_others(session, workload, genome),
