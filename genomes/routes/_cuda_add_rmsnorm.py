@@ -20,17 +20,17 @@ from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes.kernels import (
     Argument,
-    Build,
     DeviceLimits,
     InputArgument,
     KernelRoute,
+    Launch,
     LaunchAttributes,
     ScalarArgument,
     TensorArgument,
 )
 from kernelarc.genomes.routes._cuda_route import (
     CudaRoute,
-    one_kernel,
+    Prepared,
     register_genes,
     resident_clusters,
     started,
@@ -154,33 +154,35 @@ class CudaAddRmsnormRoute(CudaRoute):
         widest = space.gene("vec_bytes").values()[-1]
         return started(space, [{**start, "vec_bytes": widest} for start in _STARTS])
 
-    def build(self, workload: Workload, genome: Genome, arch: str) -> Build:
-        """Compile the kernel for one genome; the row's length is compiled in."""
+    def prepared(self, workload: Workload, genome: Genome, arch: str) -> Prepared:
+        """Return the kernel for one genome; the row's length is compiled in."""
         rows, hidden = self._shape(workload)
         number = partial(whole_gene, genome)
-        teams, cluster = number("teams"), number("cluster")
-        each = number("blocks_per_sm")
+        teams, cluster, each = number("teams"), number("cluster"), number("blocks_per_sm")
         needed = -(-rows // teams)
         resident = each * resident_clusters(DeviceLimits.of_arch(arch).multiprocessors, cluster)
         part = hidden * _ELEMENT_BYTES[self.roles.dtype] // cluster
+        carveout = number("carveout")
+        launch = Launch(
+            binary="",
+            symbol=SYMBOL,
+            grid=(cluster * (min(needed, resident) if each else needed), 1, 1),
+            block=(32 * number("warps") * teams, 1, 1),
+            shared_bytes=2 * part * number("stages") if genome["path"] == "engine" else 0,
+            arguments=self._arguments(rows),
+            attributes=LaunchAttributes(
+                overlap=bool(genome["pdl"]), carveout=None if carveout < 0 else carveout
+            ),
+        )
         macros = {
             f"DTYPE_{self.roles.dtype}": 1,
             "HIDDEN": hidden,
             "WRITE_SUM": int(self.roles.summed is not None),
         }
-        return one_kernel(
-            cuda_source(FILE),
-            genome_macros(genome, macros, without=_LAUNCH_ONLY),
-            arch,
-            symbol=SYMBOL,
-            grid=(cluster * (min(needed, resident) if each else needed), 1, 1),
-            threads=32 * number("warps") * teams,
-            shared_bytes=2 * part * number("stages") if genome["path"] == "engine" else 0,
-            arguments=self._arguments(rows),
-            attributes=LaunchAttributes(
-                overlap=bool(genome["pdl"]),
-                carveout=None if (c := number("carveout")) < 0 else c,
-            ),
+        return Prepared(
+            source=cuda_source(FILE),
+            macros=genome_macros(genome, macros, without=_LAUNCH_ONLY),
+            launches=(launch,),
         )
 
     def _arguments(self, rows: int) -> tuple[Argument, ...]:

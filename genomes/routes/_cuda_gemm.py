@@ -14,9 +14,9 @@ from kernelarc.genomes._operators import Operator, TensorSpec, Workload
 from kernelarc.genomes._records import Proposal
 from kernelarc.genomes._space import Space
 from kernelarc.genomes.kernels import (
-    Build,
     DeviceLimits,
     KernelRoute,
+    Launch,
     LaunchAttributes,
     ScalarArgument,
     TensorArgument,
@@ -31,7 +31,7 @@ from kernelarc.genomes.routes._cuda_gemm_space import (
     TileShape,
     product_space,
 )
-from kernelarc.genomes.routes._cuda_route import CudaRoute, one_kernel, started, whole_gene
+from kernelarc.genomes.routes._cuda_route import CudaRoute, Prepared, started, whole_gene
 from kernelarc.genomes.routes._cuda_source import cuda_source, genome_macros
 from kernelarc.genomes.routes._matmul import MatmulJob, matmul_job
 from kernelarc.genomes.routes._matmul_roles import matmul_roles
@@ -89,8 +89,8 @@ class _ProductRoute(CudaRoute):
         """Return genomes that keep the products busy: large tiles, small ones, shared depth."""
         return started(self.space(workload, device), STARTS)
 
-    def build(self, workload: Workload, genome: Genome, arch: str) -> Build:
-        """Compile the kernel for one genome."""
+    def prepared(self, workload: Workload, genome: Genome, arch: str) -> Prepared:
+        """Return the kernel for one genome."""
         job = self.job(workload)
         shape = TileShape.of(genome, gated=bool(job.bend))
         generated = {"products.cuh": products_source(shape.tile_n, dtype=job.dtype)}
@@ -103,17 +103,20 @@ class _ProductRoute(CudaRoute):
             macros[f"BEND_{job.bend}"] = 1
         multiprocessors = DeviceLimits.of_arch(arch).multiprocessors
         aliased = genome.get("aliased", False) is True and job.residual is not None
-        return one_kernel(
-            cuda_source(FILE, generated),
-            genome_macros(genome, macros, without=_LAUNCH_ONLY),
-            arch,
+        launch = Launch(
+            binary="",
             symbol=SYMBOL,
             grid=(shape.blocks(job.m, job.n, multiprocessors), 1, 1),
-            threads=shape.threads,
+            block=(shape.threads, 1, 1),
             shared_bytes=shape.shared_bytes,
             arguments=_arguments(job, shape, genome),
             attributes=LaunchAttributes(overlap=bool(genome["pdl"])),
-            aliases={job.out: str(job.residual)} if aliased else None,
+        )
+        return Prepared(
+            source=cuda_source(FILE, generated),
+            macros=genome_macros(genome, macros, without=_LAUNCH_ONLY),
+            launches=(launch,),
+            aliases={job.out: str(job.residual)} if aliased else {},
         )
 
 

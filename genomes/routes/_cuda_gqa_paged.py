@@ -19,27 +19,24 @@ from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes.kernels import (
     Argument,
-    Build,
     DeviceLimits,
     InputArgument,
     KernelRoute,
     Launch,
     LaunchAttributes,
-    LaunchPlan,
     ScalarArgument,
     Scratch,
     ScratchArgument,
     TensorArgument,
-    code_hash,
 )
 from kernelarc.genomes.routes._cuda_route import (
     ALIGNMENT_BYTES,
     CudaRoute,
+    Prepared,
     started,
     whole_gene,
 )
-from kernelarc.genomes.routes._cuda_source import configured, cuda_source, genome_macros
-from kernelarc.genomes.routes._nvrtc import compile_cuda
+from kernelarc.genomes.routes._cuda_source import cuda_source, genome_macros
 from kernelarc.genomes.routes._products import products_source
 
 FILE, SYMBOL, JOIN = "gqa_paged.cu", "gqa_paged", "gqa_join"
@@ -214,8 +211,8 @@ class CudaGqaPagedRoute(CudaRoute):
         """Return wide tiles for many queries, shared keys for few."""
         return started(self.space(workload, device), _STARTS)
 
-    def build(self, workload: Workload, genome: Genome, arch: str) -> Build:
-        """Compile attention, and the joining kernel where blocks share out the keys."""
+    def prepared(self, workload: Workload, genome: Genome, arch: str) -> Prepared:
+        """Return attention, and the joining kernel where blocks share out the keys."""
         sizes, number = self._sizes(workload), partial(whole_gene, genome)
         generated = {
             "products.cuh": products_source(number("tile_kv"), sizes.head, dtype=self.roles.dtype)
@@ -230,20 +227,11 @@ class CudaGqaPagedRoute(CudaRoute):
             "RAGGED": int(self.roles.kv_pages is None),
             "DECODING": int(self.roles.q_starts is None),
         }
-        text = configured(cuda_source(FILE, generated), genome_macros(genome, macros))
-        code = compile_cuda(text, arch)
-        launches = self._launches(sizes, genome, code_hash(code.cubin))
-        reports = tuple(
-            code.report(step.symbol, threads=step.block[0], shared_bytes=step.shared_bytes)
-            for step in launches
-        )
-        plan = LaunchPlan(steps=launches, scratch=_scratch(sizes, number("splits")))
-        return Build(
-            plan=plan,
-            binaries={code_hash(code.cubin): code.cubin},
-            kernels=reports,
-            arch=arch,
-            source=text,
+        return Prepared(
+            source=cuda_source(FILE, generated),
+            macros=genome_macros(genome, macros),
+            launches=self._launches(sizes, genome),
+            scratch=_scratch(sizes, number("splits")),
         )
 
     def _sizes(self, workload: Workload) -> _Sizes:
@@ -264,7 +252,7 @@ class CudaGqaPagedRoute(CudaRoute):
             sequences=extents(self.roles.kv_starts)[0] - 1,
         )
 
-    def _launches(self, sizes: _Sizes, genome: Genome, binary: str) -> tuple[Launch, ...]:
+    def _launches(self, sizes: _Sizes, genome: Genome) -> tuple[Launch, ...]:
         number = partial(whole_gene, genome)
         consumers, splits, tile = number("consumers"), number("splits"), number("tile_kv")
         tiles = sizes.tiles(_ROWS * consumers)
@@ -272,7 +260,7 @@ class CudaGqaPagedRoute(CudaRoute):
         stages = 2 * number("stages") * tile * sizes.head * _BYTES
         queries = consumers * _ROWS * sizes.head * _BYTES
         whole = Launch(
-            binary=binary,
+            binary="",
             symbol=SYMBOL,
             grid=(tiles * sizes.kv_heads, splits, 1),
             block=(128 * (consumers + 1), 1, 1),
@@ -285,7 +273,7 @@ class CudaGqaPagedRoute(CudaRoute):
         heads = sizes.total_q * sizes.q_heads
         outputs = (TensorArgument(self.roles.out), TensorArgument(self.roles.lse))
         join = Launch(
-            binary=binary,
+            binary="",
             symbol=JOIN,
             grid=(-(-heads // _JOINED), 1, 1),
             block=(32 * _JOINED, 1, 1),

@@ -18,9 +18,9 @@ from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes.kernels import (
     Argument,
-    Build,
     DeviceLimits,
     KernelRoute,
+    Launch,
     LaunchAttributes,
     ScalarArgument,
     TensorArgument,
@@ -29,7 +29,7 @@ from kernelarc.genomes.kernels import (
 from kernelarc.genomes.routes._cuda_route import (
     ALIGNMENT_BYTES,
     CudaRoute,
-    one_kernel,
+    Prepared,
     register_genes,
     started,
     whole_gene,
@@ -182,8 +182,8 @@ class CudaNvfp4GqaRoute(CudaRoute):
         """Return genomes that fill the device's multiprocessors."""
         return started(self.space(workload, device), _STARTS)
 
-    def build(self, workload: Workload, genome: Genome, arch: str) -> Build:
-        """Compile the kernel for one genome; all sizes are compiled in."""
+    def prepared(self, workload: Workload, genome: Genome, arch: str) -> Prepared:
+        """Return the kernel for one genome; all sizes are compiled in."""
         sizes, number = self._sizes(workload), partial(whole_gene, genome)
         macros = {
             "HEAD": sizes.head,
@@ -194,16 +194,19 @@ class CudaNvfp4GqaRoute(CudaRoute):
         generated = {"products.cuh": products_source(sizes.keys, sizes.head, dtype="bfloat16")}
         warpgroups = number("warpgroups")
         buffers = (1 + number("spare")) * warpgroups * _ROWS * sizes.head * _BYTES
-        return one_kernel(
-            cuda_source(FILE, generated),
-            genome_macros(genome, macros),
-            arch,
+        launch = Launch(
+            binary="",
             symbol=SYMBOL,
             grid=(sizes.batch * sizes.kv_heads * number("parts"), 1, 1),
-            threads=128 * warpgroups,
+            block=(128 * warpgroups, 1, 1),
             shared_bytes=ALIGNMENT_BYTES + 2 * sizes.keys * sizes.head * _BYTES + buffers,
             arguments=self._arguments(sizes, genome),
             attributes=LaunchAttributes(overlap=bool(genome["pdl"])),
+        )
+        return Prepared(
+            source=cuda_source(FILE, generated),
+            macros=genome_macros(genome, macros),
+            launches=(launch,),
         )
 
     def _sizes(self, workload: Workload) -> _Sizes:

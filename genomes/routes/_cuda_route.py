@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from kernelarc.genomes._alleles import Allele
@@ -10,20 +12,18 @@ from kernelarc.genomes._errors import InputError
 from kernelarc.genomes._gene import Gene, When
 from kernelarc.genomes._genes import Choice
 from kernelarc.genomes._genome import Genome
-from kernelarc.genomes._operators import Operator
+from kernelarc.genomes._operators import Operator, Workload
 from kernelarc.genomes._records import Proposal
 from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes.kernels import (
-    Argument,
     Build,
     KernelRoute,
     Launch,
-    LaunchAttributes,
     LaunchPlan,
+    Scratch,
     code_hash,
 )
-from kernelarc.genomes.kernels._plan import PLAIN, Triple
 from kernelarc.genomes.routes._cuda_source import configured, sources_hash
 from kernelarc.genomes.routes._nvrtc import compile_cuda, nvrtc_missing, nvrtc_version
 
@@ -31,6 +31,30 @@ CUDA_ROUTE = "cuda"
 _GROUP = 16.5  # multiprocessors of a group: 16 or 18 on Hopper
 ALIGNMENT_BYTES = 1024
 """Swizzled tiles start on such addresses; dynamic shared memory may start anywhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """All that is known of a genome before it is compiled.
+
+    Attributes:
+        source: CUDA C++ without its macros.
+        macros: By name.
+        launches: In order, of a binary that has no name yet.
+        scratch: Buffers beside the tensors.
+        aliases: Outputs that are written into an input's buffer.
+    """
+
+    source: str
+    macros: Mapping[str, str]
+    launches: tuple[Launch, ...]
+    scratch: tuple[Scratch, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The whole source: macros, then the rest."""
+        return configured(self.source, self.macros)
 
 
 class CudaRoute(KernelRoute):
@@ -46,6 +70,33 @@ class CudaRoute(KernelRoute):
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
 
+    @abstractmethod
+    def prepared(self, workload: Workload, genome: Genome, arch: str) -> Prepared:
+        """Return a genome's source and launches. Compiles nothing and needs no compiler."""
+
+    def build(self, workload: Workload, genome: Genome, arch: str) -> Build:
+        """Compile a genome's source for an architecture.
+
+        Raises:
+            BuildError: It does not compile.
+        """
+        ready = self.prepared(workload, genome, arch)
+        code = compile_cuda(ready.text, arch)
+        binary = code_hash(code.cubin)
+        launches = tuple(replace(launch, binary=binary) for launch in ready.launches)
+        return Build(
+            plan=LaunchPlan(steps=launches, scratch=ready.scratch, aliases=dict(ready.aliases)),
+            binaries={binary: code.cubin},
+            kernels=tuple(
+                code.report(
+                    launch.symbol, threads=launch.block[0], shared_bytes=launch.shared_bytes
+                )
+                for launch in launches
+            ),
+            arch=arch,
+            source=ready.text,
+        )
+
     def missing(self) -> str | None:
         """Say that NVRTC is not there, or None."""
         return nvrtc_missing()
@@ -53,59 +104,6 @@ class CudaRoute(KernelRoute):
     def identity(self) -> Mapping[str, str]:
         """Return NVRTC's version and the hash of the sources."""
         return {"nvrtc": nvrtc_version(), "sources": sources_hash(*self.files)}
-
-
-def one_kernel(
-    source: str,
-    macros: Mapping[str, str],
-    arch: str,
-    *,
-    symbol: str,
-    grid: Triple,
-    threads: int,
-    arguments: tuple[Argument, ...],
-    shared_bytes: int = 0,
-    attributes: LaunchAttributes = PLAIN,
-    options: tuple[str, ...] = (),
-    aliases: Mapping[str, str] | None = None,
-) -> Build:
-    """Compile one kernel and return the build that launches it once.
-
-    Args:
-        source: Text without its macros.
-        macros: By name.
-        arch: For which architecture.
-        symbol: The kernel.
-        grid: Blocks.
-        threads: Of a block, along x.
-        arguments: In the order of its parameters.
-        shared_bytes: Dynamic shared memory.
-        attributes: How it is launched.
-        options: NVRTC's.
-        aliases: Outputs that are written into an input's buffer.
-
-    Raises:
-        BuildError: It does not compile.
-    """
-    text = configured(source, macros)
-    code = compile_cuda(text, arch, options)
-    binary = code_hash(code.cubin)
-    launch = Launch(
-        binary=binary,
-        symbol=symbol,
-        grid=grid,
-        block=(threads, 1, 1),
-        shared_bytes=shared_bytes,
-        arguments=arguments,
-        attributes=attributes,
-    )
-    return Build(
-        plan=LaunchPlan(steps=(launch,), aliases=dict(aliases or {})),
-        binaries={binary: code.cubin},
-        kernels=(code.report(symbol, threads=threads, shared_bytes=shared_bytes),),
-        arch=arch,
-        source=text,
-    )
 
 
 def whole_gene(genome: Genome, name: str) -> int:
