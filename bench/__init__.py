@@ -67,8 +67,10 @@ from kernelarc.bench.cpu import CpuDevice, CpuLimits, naive_gemm_route
 from kernelarc.bench.replay import (
     Recording,
     ReplayDevice,
+    ReplayFolder,
     load_input_space,
     load_recording,
+    replay_device,
     write_recording,
 )
 
@@ -93,6 +95,7 @@ __all__ = [
     "Peak",
     "Recording",
     "ReplayDevice",
+    "ReplayFolder",
     "Score",
     "Session",
     "Value",
@@ -134,6 +137,7 @@ __all__ = [
     "present_inputs",
     "ragged_workload",
     "reaches",
+    "replay_device",
     "root_mean_square",
     "rotation_count",
     "rounding_bound",

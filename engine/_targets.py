@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelarc.bench import CpuDevice, Device, ReplayDevice
+from kernelarc.bench import CpuDevice, Device, replay_device
 from kernelarc.bench.cuda import CudaDevice
 from kernelarc.bench.kernelfile import kernel_target, names_kernel_file
 from kernelarc.bench.kernels import KernelDevice
@@ -93,7 +93,7 @@ def device_for(settings: CampaignSettings) -> Device:
     if name not in target_names() and names_kernel_file(name):
         return _kernel_file(settings).device
     if name not in target_names() and not _is_problem(name) and _is_path(name):
-        return ReplayDevice(Path(name))
+        return replay_device(Path(name))
     return _device(_device_name(settings), settings.routes)
 
 
@@ -207,5 +207,5 @@ def _recording(settings: CampaignSettings) -> Target:
             f"{settings.target}: a recorded space brings its workload; "
             f"drop --set, --workload and --option"
         )
-    device = ReplayDevice(Path(settings.target))
+    device = replay_device(Path(settings.target))
     return Target(device, device.problem)

@@ -1,0 +1,278 @@
+"""Searches over recorded cuBLASLt spaces: the same number of legal evaluations for each.
+
+``PYTHONPATH=src python bench/experiments/library_searches.py RECORDING... [--out FILE]``. Every
+method but the random one begins with the library's heuristics, which count as evaluations. What is
+illegal, or was evaluated before, costs nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from kernelarc.bench import Recording, ReplayDevice
+from kernelarc.bench.experiments._machine import keep
+from kernelarc.engine import CampaignSettings, Counts, Observer, run
+from kernelarc.genomes import Gene, Genome, Judged, Space, Status
+
+ROUTE = "cublaslt"
+MARKS = (25, 50, 100, 150)
+_ELITES, _BATCH, _MOST_ASKS = 5, 32, 60
+
+Method: TypeAlias = "Callable[[Play, int], None]"
+
+
+class SpentError(Exception):
+    """The budget is used."""
+
+
+class Play:
+    """One run on one recording: answers each genome once, and counts.
+
+    Attributes:
+        best: The best objective after each evaluation.
+    """
+
+    def __init__(self, recording: Recording, budget: int) -> None:
+        self.recording, self.budget = recording, budget
+        self.space: Space = recording.spaces[ROUTE]
+        self.known: dict[str, float] = {}
+        self.genomes: dict[str, Genome] = {}
+        self.best: list[float] = []
+
+    def try_all(self, genomes: Sequence[Genome]) -> None:
+        """Evaluate those that are new and legal.
+
+        Raises:
+            SpentError: The budget is used.
+        """
+        for genome in genomes:
+            key = genome.fingerprint
+            answer = None if key in self.known else self.recording.answer(genome)
+            if answer is None:
+                continue
+            if len(self.best) >= self.budget:
+                raise SpentError
+            time_us = answer.objective if answer.status is Status.OK else math.inf
+            self.known[key], self.genomes[key] = time_us, genome
+            self.best.append(min(time_us, self.best[-1] if self.best else math.inf))
+
+    def elites(self) -> list[Genome]:
+        """Return the best genomes, the best first."""
+        ranked = sorted(self.known, key=lambda key: (self.known[key], key))
+        return [self.genomes[key] for key in ranked[:_ELITES]]
+
+
+def heuristics(play: Play, seed: int) -> None:
+    """Try the library's heuristics, over all algorithms and for each one, and nothing else."""
+    del seed
+    play.try_all([proposal.genome for proposal in play.recording.seeds])
+
+
+def random_legal(play: Play, seed: int) -> None:
+    """Draw legal genomes evenly."""
+    rng = np.random.default_rng(seed)
+    for _ in range(_MOST_ASKS):
+        play.try_all([play.space.sample(rng) for _ in range(play.budget)])
+
+
+def climb(play: Play, seed: int) -> None:
+    """Begin with the heuristics, then step to neighbours and mutants of the best few."""
+    heuristics(play, seed)
+    rng = np.random.default_rng(seed)
+    for _ in range(_MOST_ASKS * play.budget):
+        parents = play.elites()
+        tries = [step for parent in parents for step in play.space.neighbours(parent)]
+        tries += [_mutant(play.space, parents[int(rng.integers(len(parents)))], rng)
+                  for _ in range(60)]  # fmt: skip
+        fresh = [g for g in dict.fromkeys(tries) if g.fingerprint not in play.known]
+        play.try_all([fresh[int(i)] for i in rng.permutation(len(fresh))[:_BATCH]])
+
+
+def _mutant(space: Space, genome: Genome, rng: np.random.Generator) -> Genome:
+    alleles = genome.alleles()
+    names = [name for name in space.names if space.gene(name).cardinality > 1]
+    for name in rng.choice(names, size=int(rng.integers(2, 4)), replace=False):
+        gene = space.gene(str(name))
+        alleles[str(name)] = gene.mutate(alleles[str(name)], rng)
+    return space.repair(alleles, rng) or genome
+
+
+def tpe(play: Play, seed: int) -> None:
+    """Begin with the heuristics as trials, then ask Optuna's multivariate TPE alone.
+
+    What it asks for is repaired to the nearest legal genome: nearly all of it is illegal.
+    """
+    import optuna  # noqa: PLC0415
+
+    heuristics(play, seed)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+    sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
+    study = optuna.create_study(sampler=sampler, direction="minimize")
+    genes = [gene for gene in play.space.genes if gene.cardinality > 1]
+    shapes = {gene.name: _distribution(gene) for gene in genes}
+    for key, genome in play.genomes.items():
+        if math.isfinite(play.known[key]):
+            study.add_trial(_trial(genes, shapes, genome, play.known[key]))
+    rng = np.random.default_rng(seed)
+    for _ in range(_MOST_ASKS * play.budget):
+        asked = study.ask(shapes)
+        drawn = {gene.name: gene.at(int(asked.params[gene.name])) for gene in genes}
+        genome = play.space.repair(drawn, rng)
+        study.tell(asked, state=optuna.trial.TrialState.FAIL)  # what it became is told instead
+        if genome is None or genome.fingerprint in play.known:
+            continue
+        play.try_all([genome])
+        found = play.known.get(genome.fingerprint, math.inf)
+        if math.isfinite(found):
+            study.add_trial(_trial(genes, shapes, genome, found))
+
+
+def _trial(
+    genes: Sequence[Gene], shapes: Mapping[str, Any], genome: Genome, objective: float
+) -> Any:
+    from optuna.trial import create_trial  # noqa: PLC0415
+
+    places = {gene.name: gene.place(genome[gene.name]) for gene in genes}
+    return create_trial(params=places, distributions=dict(shapes), value=objective)
+
+
+def _distribution(gene: Gene) -> Any:
+    from optuna.distributions import CategoricalDistribution, IntDistribution  # noqa: PLC0415
+
+    if gene.ordered:
+        return IntDistribution(0, gene.cardinality - 1)
+    return CategoricalDistribution(list(range(gene.cardinality)))
+
+
+class _Follower(Observer):
+    def __init__(self, play: Play) -> None:
+        self._play = play
+
+    def on_verdict(self, judged: Judged, counts: Counts) -> None:
+        """Count what the campaign evaluated, in the order of the verdicts."""
+        genome = judged.evaluation.candidate.genome
+        if len(self._play.best) < self._play.budget:
+            self._play.try_all([genome])
+
+
+def _islands(**settings: Any) -> Method:
+    def play_islands(play: Play, seed: int) -> None:
+        device = ReplayDevice(play.recording.path)
+        with tempfile.TemporaryDirectory() as folder:
+            values = CampaignSettings(
+                target=str(play.recording.path),
+                store=str(Path(folder) / "s.db"),
+                budget=play.budget,
+                seed=seed,
+                **settings,
+            )
+            run(values, device=device, problem=device.problem, observer=_Follower(play))
+
+    return play_islands
+
+
+METHODS: Mapping[str, Method] = {
+    "heuristics only": heuristics,
+    "random legal genomes": random_legal,
+    "plain seeded climb": climb,
+    "Optuna TPE alone": tpe,
+    "islands isolated": _islands(share_log=False, conclusions=False),
+    "islands with conclusions": _islands(),
+}
+
+
+def compare(path: Path, budget: int, repeats: int) -> dict[str, Any]:
+    """Run every method on one recording."""
+    recording = ReplayDevice(path).recording
+    first = recording.answer(recording.seeds[0].genome)
+    assert first is not None
+    optimum = min(
+        answer.objective
+        for space in recording.spaces.values()
+        for genome in space.enumerate()
+        if (answer := recording.answer(genome)) is not None and answer.status is Status.OK
+    )
+    rows = {}
+    for name, method in METHODS.items():
+        runs, begun = [], time.perf_counter()
+        for seed in range(repeats):
+            play = Play(recording, budget)
+            with contextlib.suppress(SpentError):
+                method(play, seed)
+            runs.append([first.objective / play.best[min(m, len(play.best)) - 1] for m in MARKS])
+        rows[name] = {
+            "speedup_at": {
+                str(mark): [round(run_[i], 4) for run_ in runs] for i, mark in enumerate(MARKS)
+            },
+            "seconds_a_run": round((time.perf_counter() - begun) / repeats, 2),
+        }
+    return {
+        "recording": path.name,
+        "first_heuristic_us": first.objective,
+        "optimum_us": optimum,
+        "optimum_speedup": round(first.objective / optimum, 4),
+        "legal": recording.counts.genomes,
+        "methods": rows,
+    }
+
+
+def table(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return geometric means of the speed-up over recordings and repeats, by method and mark."""
+    found = {}
+    for name in METHODS:
+        found[name] = {
+            str(mark): round(
+                math.exp(
+                    statistics.mean(
+                        math.log(value)
+                        for result in results
+                        for value in result["methods"][name]["speedup_at"][str(mark)]
+                    )
+                ),
+                4,
+            )
+            for mark in MARKS
+        }
+    found["optimum"] = {
+        str(MARKS[-1]): round(
+            math.exp(statistics.mean(math.log(r["optimum_speedup"]) for r in results)), 4
+        )
+    }
+    return found
+
+
+def main() -> None:
+    """Compare and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("recordings", nargs="+", type=Path)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    results = []
+    for path in arguments.recordings:
+        results.append(compare(path, MARKS[-1], arguments.repeats))
+        for name, row in results[-1]["methods"].items():
+            means = {m: round(statistics.mean(v), 4) for m, v in row["speedup_at"].items()}
+            print(f"{path.name[:44]:44s} {name:26s} {means} {row['seconds_a_run']} s", flush=True)
+    means = table(results)
+    for name, row in means.items():
+        print(f"{name:26s} {row}")
+    if arguments.out:
+        figures = {"means": means, "repeats": arguments.repeats, "recordings": results}
+        keep(figures, arguments.out)
+
+
+if __name__ == "__main__":
+    main()
