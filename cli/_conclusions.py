@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kernelarc.cli._arguments import AS_JSON, CAMPAIGN, STORE
+from kernelarc.cli._arguments import AS_JSON, STORE
 from kernelarc.cli._lessons import gather, lesson_text
 from kernelarc.cli._stores import chosen, reading, workload_labels
 from kernelarc.cli._text import print_json
@@ -13,7 +13,9 @@ from kernelarc.storage import store_name
 
 @click.command("conclusions")
 @STORE
-@CAMPAIGN
+@click.option(
+    "--campaign", type=int, metavar="N", help="Only of this campaign (default: of all together)."
+)
 @AS_JSON
 def command(store: str, campaign: int | None, as_json: bool) -> None:
     """Say what the islands learned: wins, traps, retractions.

@@ -126,7 +126,7 @@ def resume(
     with stop or StopRequest() as request, open_writer(store) as writer:
         row = writer.campaign(campaign)
         writer.claim(row.id)
-        settings = settings_of(row, store, seconds)
+        settings = settings_of(row, store, seconds, spent_s=_spent_s(writer, row.id))
         ground = _ground(Target(device or device_for(settings), row.spec.problem), settings)
         running = _Running(ground, writer, observer or Observer(), request)
         with ground.open() as session:
@@ -246,11 +246,17 @@ def _spec(ground: Ground) -> CampaignSpec:
     )
 
 
-def settings_of(row: CampaignRow, store: str, seconds: float | None) -> CampaignSettings:
-    """Return the settings a campaign was begun with, kept in ``store``, ``seconds`` added."""
+def settings_of(
+    row: CampaignRow, store: str, seconds: float | None, *, spent_s: float = 0.0
+) -> CampaignSettings:
+    """Return the settings a campaign was begun with, kept in ``store``, ``seconds`` added.
+
+    They are added to what was allowed or, where an audit or a campaign without a limit took
+    longer, to what was spent: that many seconds are there to search.
+    """
     values = dict(row.spec.settings)
     if seconds is not None:
-        values["seconds"] = float(values.get("seconds", 0.0)) + seconds
+        values["seconds"] = max(float(values.get("seconds") or 0.0), spent_s) + seconds
     return CampaignSettings.from_json({**values, "store": store})
 
 
@@ -275,6 +281,11 @@ def _facts(ground: Ground, state: CampaignState, session: Session) -> dict[str, 
         "asleep": {name: why for a in arenas for name, why in a.asleep.items()},
         "baseline": {a.key: session.baseline_name(a.workload) for a in arenas},
     }
+
+
+def _spent_s(reader: StoreReader, campaign: int) -> float:
+    events = reader.events(campaign)
+    return sum(float(event.payload.get("process_seconds", 0.0)) for event in events)
 
 
 def _is_finished(reader: StoreReader, campaign: int) -> bool:
