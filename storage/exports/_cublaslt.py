@@ -114,7 +114,7 @@ def choices(subject: Subject) -> list[Choice]:
         InputError: The campaign has no genomes of this route, or no best was audited.
     """
     number = subject.campaign.id
-    if any(b.evaluation.candidate.genome.route != LT_ROUTE for b in subject.bests):
+    if all(b.evaluation.candidate.genome.route != LT_ROUTE for b in subject.bests):
         raise InputError(
             f"campaign {number}: formats cublaslt and npy hold matrix products that were searched "
             f"on cuda:N, not {subject.operator.name!r} on {subject.campaign.spec.device}"
@@ -139,6 +139,8 @@ def _doubt(best: Best | None) -> str | None:
     """Say why a best is not exported, or None where it is surely faster than the heuristic."""
     if best is None:
         return "no valid genome was found"
+    if best.evaluation.candidate.genome.route != LT_ROUTE:
+        return f"route {best.evaluation.candidate.genome.route} is faster than the library"
     if "baseline" in best.evaluation.properties:
         return "nothing was found that is faster than the library's first heuristic"
     if not best.audited or best.speedup is None:

@@ -14,15 +14,21 @@ from typing import TypeAlias
 from kernelarc.genomes import LT_ROUTE, InputError, Solution, checked_solution
 from kernelarc.storage.exports._placing import FileWriter
 from kernelarc.storage.exports._sol_cublaslt import cublaslt_solution
+from kernelarc.storage.exports._sol_mixed import mixed_solution
 from kernelarc.storage.exports._sol_triton import triton_solution
 from kernelarc.storage.exports._subject import Subject
 
 SolutionMaker: TypeAlias = Callable[[Subject], Solution]
 
-MAKERS: Mapping[str, SolutionMaker] = MappingProxyType(
-    {LT_ROUTE: cublaslt_solution, "triton": triton_solution}
+TRITON = "triton"
+MAKERS: Mapping[tuple[str, ...], SolutionMaker] = MappingProxyType(
+    {
+        (LT_ROUTE,): cublaslt_solution,
+        (TRITON,): triton_solution,
+        (LT_ROUTE, TRITON): mixed_solution,
+    }
 )
-"""By route; all bests of a campaign that is exported are of one."""
+"""By the routes of the audited bests."""
 
 
 def sol_files(subject: Subject, path: Path) -> Mapping[Path, FileWriter]:
@@ -33,7 +39,7 @@ def sol_files(subject: Subject, path: Path) -> Mapping[Path, FileWriter]:
             several routes or of one without sources, or no best was audited.
     """
     _check_problem(subject)
-    text = MAKERS[_route(subject)](subject).text()
+    text = MAKERS[_routes(subject)](subject).text()
     checked_solution(text, str(path))
 
     def write(aside: Path) -> None:
@@ -53,18 +59,18 @@ def _check_problem(subject: Subject) -> None:
         )
 
 
-def _route(subject: Subject) -> str:
+def _routes(subject: Subject) -> tuple[str, ...]:
     audited = [best for best in subject.bests if best.audited]
     if not audited:
         raise InputError(
             f"campaign {subject.campaign.id}: no best was audited yet, and a solution holds "
             f"nothing else; 'kernelarc resume' or 'kernelarc verify' audits it"
         )
-    routes = sorted({best.evaluation.candidate.genome.route for best in audited})
-    if len(routes) > 1 or routes[0] not in MAKERS:
+    routes = tuple(sorted({best.evaluation.candidate.genome.route for best in audited}))
+    if routes not in MAKERS:
         raise InputError(
-            f"campaign {subject.campaign.id}: format sol writes one route of "
-            f"{', '.join(MAKERS)}; the bests are of {', '.join(routes)}. Run a campaign with "
-            f"one of them"
+            f"campaign {subject.campaign.id}: format sol writes the routes {LT_ROUTE} and "
+            f"{TRITON}, and the bests are of {', '.join(routes)}; run a campaign with "
+            f"--routes {LT_ROUTE},{TRITON}"
         )
-    return routes[0]
+    return routes

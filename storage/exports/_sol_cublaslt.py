@@ -30,6 +30,26 @@ def cublaslt_solution(subject: Subject) -> Solution:
     Raises:
         InputError: No best was audited, or the product has 8-bit factors.
     """
+    source, in_place = cublaslt_source(subject)
+    return Solution(
+        name=solution_name(subject, "cublaslt"),
+        definition=subject.operator.name,
+        author="kernelarc",
+        languages=("pytorch",),
+        entry_point=f"{FILE}::run",
+        sources={FILE: source},
+        dependencies=("torch",),
+        destination_passing=not in_place,
+        description=about(subject),
+    )
+
+
+def cublaslt_source(subject: Subject) -> tuple[str, bool]:
+    """Return the source that calls the library, and whether it overwrites the residual.
+
+    Raises:
+        InputError: As ``cublaslt_solution``.
+    """
     chosen = choices(subject)
     jobs = [_job(subject, place) for place in range(len(subject.workloads))]
     roles = matmul_roles(subject.operator, subject.workloads[0])
@@ -44,17 +64,7 @@ def cublaslt_solution(subject: Subject) -> Solution:
     source = _FILLED.sub(lambda _: _form(jobs, chosen), body)
     source += _run(subject, roles, in_place=in_place)
     compile(source, FILE, "exec")
-    return Solution(
-        name=solution_name(subject, "cublaslt"),
-        definition=subject.operator.name,
-        author="kernelarc",
-        languages=("pytorch",),
-        entry_point=f"{FILE}::run",
-        sources={FILE: source},
-        dependencies=("torch",),
-        destination_passing=not in_place,
-        description=about(subject),
-    )
+    return source, in_place
 
 
 def _job(subject: Subject, place: int) -> MatmulJob:

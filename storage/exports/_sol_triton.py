@@ -32,9 +32,30 @@ def triton_solution(subject: Subject) -> Solution:
         InputError: The kernels are the user's own, or a genome overwrites an input.
         MissingPartError: Triton is not installed.
     """
+    return Solution(
+        name=solution_name(subject, "triton"),
+        definition=subject.operator.name,
+        author="kernelarc",
+        languages=("triton",),
+        entry_point=f"{FILE}::run",
+        sources=triton_sources(subject, FILE),
+        dependencies=("torch", "triton"),
+        description=about(subject),
+    )
+
+
+def triton_sources(subject: Subject, file: str) -> dict[str, str]:
+    """Return the sources that launch the kernels, by path; ``file`` holds table and entry.
+
+    Raises:
+        InputError: As ``triton_solution``.
+        MissingPartError: Triton is not installed.
+    """
     operator, route = subject.operator, _route(subject)
     genomes = {
-        best.workload: best.evaluation.candidate.genome for best in subject.bests if best.audited
+        best.workload: best.evaluation.candidate.genome
+        for best in subject.bests
+        if best.audited and best.evaluation.candidate.genome.route == route.name
     }
     held = [w for w in subject.workloads if w.fingerprint in genomes]
     key = key_of(operator)
@@ -42,17 +63,8 @@ def triton_solution(subject: Subject) -> Solution:
     template = files("kernelarc.storage.exports.solutions").joinpath("triton_solution.py")
     source = _FILLED.sub(lambda _: _table(operator, key, rows), template.read_text("utf-8"))
     source += entry(operator)
-    compile(source, FILE, "exec")
-    return Solution(
-        name=solution_name(subject, "triton"),
-        definition=operator.name,
-        author="kernelarc",
-        languages=("triton",),
-        entry_point=f"{FILE}::run",
-        sources={FILE: source, KERNELS: route.source(), REFERENCE: str(operator.reference)},
-        dependencies=("torch", "triton"),
-        description=about(subject),
-    )
+    compile(source, file, "exec")
+    return {file: source, KERNELS: route.source(), REFERENCE: str(operator.reference)}
 
 
 def _route(subject: Subject) -> PackagedTritonRoute:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.unit.lt_scripted import FormulaWorker, ScriptedDevice
 from tests.unit.test_definitions import changed, line_of
@@ -21,7 +24,10 @@ from kernelarc.genomes import (
     packaged_problem,
     require_definition,
 )
+from kernelarc.genomes.kernels import DeviceLimits, kernel_routes
 from kernelarc.storage import export, open_reader
+from kernelarc.storage.exports._sol import sol_files
+from kernelarc.storage.exports._subject import Subject
 
 SOLUTION: Mapping[str, Any] = {
     "name": "one",
@@ -204,3 +210,39 @@ def test_a_folder_s_own_solution_must_be_well_formed(tmp_path: Path) -> None:
     (folder / "solution.json").write_text(json.dumps(SOLUTION))
     with pytest.raises(InputError, match="for the definition 'task', not 'gemm_residual'"):
         _targets.resolve_target(CampaignSettings(target=str(folder)))
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="a launch of Triton is described by Triton"
+)
+def test_two_routes_make_one_solution(tmp_path: Path) -> None:
+    store = searched(tmp_path)
+    with open_reader(str(store)) as reader:
+        row = reader.campaign(None)
+        bests = tuple(replace(best, audited=True) for best in reader.bests(row.id))
+        operator = row.spec.problem.operator
+        (route,) = (r for r in kernel_routes(operator) if r.name == "triton")
+        workload = row.spec.problem.workloads[1]
+        space = route.space(workload, DeviceLimits.of_arch("sm_90a"))
+        genome = space.sample(np.random.default_rng(1))
+        second = next(best for best in bests if best.workload == workload.fingerprint)
+        candidate = replace(second.evaluation.candidate, genome=genome)
+        evaluation = replace(second.evaluation, candidate=candidate)
+        first = next(best for best in bests if best is not second)
+        subject = Subject(reader, row, (first, replace(second, evaluation=evaluation)))
+        (writer,) = sol_files(subject, tmp_path / "solution.json").values()
+        writer(tmp_path / "solution.json")
+    solution = load_solution(tmp_path / "solution.json")
+    assert set(solution.sources) == {
+        "solution.py",
+        "library_part.py",
+        "compiled_part.py",
+        "kernels.py",
+        "reference.py",
+    }
+    assert solution.languages == ("triton",)
+    compiled = solution.sources["compiled_part.py"]
+    assert "KEY: tuple[tuple[str, int], ...] = (('x', 0), ('x', 1))" in compiled
+    assert "(4, 128): {" in compiled and "(1, 256): {" not in compiled
+    assert "route triton is faster than the library" in solution.sources["library_part.py"]
+    assert solution.sources["kernels.py"].startswith('"""Triton kernels of a matrix product')
