@@ -44,6 +44,7 @@ _NOTED = {
     "mma": re.compile(r"\bmma\.sync"),
 }
 _OUT_OF_SHARED = re.compile(r"too much shared data|out of resource: shared", re.IGNORECASE)
+_OUT_OF_REGISTERS = re.compile(r"insufficient registers", re.IGNORECASE)
 _PTXAS = re.compile(r"\bptxas\b.*\b(error|fatal)\b|^ptxas (error|fatal)")
 _INPUT_TYPES = {"i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f32": "fp32", "f64": "fp64"}
 
@@ -152,7 +153,8 @@ def _fault(error: Exception) -> BuildError:
         return BuildError(found, failure="out of shared memory")
     said_by_ptxas = [line for line in lines if _PTXAS.search(line)]
     if said_by_ptxas:
-        return BuildError(said_by_ptxas[0])
+        few = _OUT_OF_REGISTERS.search(said_by_ptxas[0]) is not None
+        return BuildError(said_by_ptxas[0], *(("too many registers",) if few else ()))
     cause = error.__cause__
     said = str(cause).strip().splitlines()[-1:] if cause is not None else lines[-1:]
     return BuildError(f"{type(error).__name__}: {(said or ['?'])[0]}")

@@ -226,6 +226,20 @@ def test_a_kernel_is_written_down_with_what_it_uses(tmp_path: Path) -> None:
         kernel_source(module.uses_odd)
 
 
+@needs_triton
+def test_a_kernel_of_a_notebook_s_cell_is_written_down(tmp_path: Path) -> None:
+    import linecache
+
+    cell = "SCALE = tl.constexpr(3)\n\n@triton.jit\ndef scaled(x):\n    tl.store(x, SCALE)\n"
+    name = "<cell 7>"
+    linecache.cache[name] = (len(cell), None, cell.splitlines(keepends=True), name)
+    space: dict[str, Any] = {"__name__": "__main__"}
+    exec("import triton, triton.language as tl", space)
+    exec(compile(cell, name, "exec"), space)
+    (tmp_path / "cell.py").write_text(kernel_source(space["scaled"]))
+    assert imported(tmp_path / "cell.py", "written_cell").SCALE.value == 3
+
+
 # Jobs as kernel files
 
 KERNEL = """

@@ -298,6 +298,17 @@ def test_the_examples_are_targets_whose_first_genome_compiles(name: str) -> None
     assert run_reference(found.problem.operator, small)
 
 
+@needs_triton
+def test_a_cap_that_no_instruction_fits_under_is_a_class_of_its_own() -> None:
+    found = kernel_target(str(EXAMPLES / "triton_autotuned.py"))
+    (workload,) = found.problem.workloads
+    alleles = {**found.route.first[0], "BLOCK_N": 128, "maxnreg": 64}
+    genome = found.route.space(workload, HOPPER).genome(alleles)
+    with pytest.raises(BuildError, match="Insufficient registers") as caught:
+        found.route.build(workload, genome, "sm_90a")
+    assert caught.value.failure == "too many registers"
+
+
 def test_a_device_leaves_out_what_it_surely_cannot_hold() -> None:
     names = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "num_warps", "num_stages", "maxnreg")
     genes = [IntegerRange(name=name, low=0, high=1 << 20) for name in names]
