@@ -129,14 +129,14 @@ def tpe(play: Play, seed: int) -> None:
     for _ in range(_MOST_ASKS * play.budget):
         asked = study.ask(shapes)
         drawn = {gene.name: gene.at(int(asked.params[gene.name])) for gene in genes}
-        genome = play.space.repair(drawn, rng)
+        repaired = play.space.repair(drawn, rng)
         study.tell(asked, state=optuna.trial.TrialState.FAIL)  # what it became is told instead
-        if genome is None or genome.fingerprint in play.known:
+        if repaired is None or repaired.fingerprint in play.known:
             continue
-        play.try_all([genome])
-        found = play.known.get(genome.fingerprint, math.inf)
+        play.try_all([repaired])
+        found = play.known.get(repaired.fingerprint, math.inf)
         if math.isfinite(found):
-            study.add_trial(_trial(genes, shapes, genome, found))
+            study.add_trial(_trial(genes, shapes, repaired, found))
 
 
 def _trial(
