@@ -76,6 +76,82 @@ def autotune(  # noqa: PLR0917 - Triton's own order
     return decorate
 
 
+class Tuned:
+    """What a kernel's configurations are found by; mixed into Triton's ``Autotuner``.
+
+    Attributes:
+        wishes: What the decorator asks for.
+        fallback: Why the newest key was tuned as Triton does it; None where it was not.
+    """
+
+    wishes = Wishes()
+    fallback: str | None = None
+    # Of the class that this is mixed into.
+    arg_names: Sequence[str]
+    keys: Sequence[str]
+    configs: Sequence[Any]
+    cache: dict[Any, Any]
+    fn: Any
+    base_fn: Any
+    best_config: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._settling = threading.Lock()
+        self._given_up: set[Any] = set()
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Launch with the configuration of the call's key, finding it first if need be."""
+        named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
+        key = self._key_of(named)
+        place = tuple(key.values())
+        if place not in self.cache:
+            if is_capturing():
+                return self._launch(self.configs[0], args, kwargs)
+            with self._settling:
+                if place not in self.cache and place not in self._given_up:
+                    self._settle(place, key, named)
+        if place in self.cache:
+            return self._launch(self.cache[place], args, kwargs)
+        return super().run(*args, **kwargs)  # type: ignore[misc]
+
+    def _key_of(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the key as Triton makes it: values of the key, then types of the tensors."""
+        own = {name: value for name, value in named.items() if name in self.arg_names}
+        found = {name: own[name] for name in self.keys if name in own}
+        kinds = {f"{n}.dtype": str(v.dtype) for n, v in own.items() if hasattr(v, "dtype")}
+        return {**found, **kinds}
+
+    def _settle(self, place: Any, key: Mapping[str, Any], named: Mapping[str, Any]) -> None:
+        """Put the key's configuration into the cache, or say why there is none."""
+        if mode() == OFF:
+            return
+        given = dict(named)
+        grid = given.pop("grid", None)
+        given.pop("warmup", None)
+        try:
+            ready_device()
+            call = Call(tuner=self, named=given, key=key, grid=grid)
+            self.cache[place] = found_configuration(call, self.wishes)
+            self.fallback = None
+        except Exception as error:  # whatever it is, the program goes on
+            self._given_up.add(place)
+            self.fallback = str(error) or type(error).__name__
+            _LOG.warning(
+                "%s: tuned in this process over %d configurations: %s",
+                self.base_fn.__name__,
+                len(self.configs),
+                self.fallback,
+            )
+
+    def _launch(self, chosen: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        self.best_config = chosen
+        if chosen.pre_hook is not None:
+            named = dict(zip(self.arg_names, args, strict=False))
+            chosen.pre_hook({**named, **kwargs, **chosen.all_kwargs()})
+        return self.fn.run(*args, **kwargs, **chosen.all_kwargs())
+
+
 @cache
 def tuned_kernel_class() -> Any:
     """Return the class of decorated kernels. Imports Triton.
@@ -89,71 +165,4 @@ def tuned_kernel_class() -> Any:
         raise MissingPartError(
             f"kernelarc.autotune needs Triton ({error}): install kernelarc[triton]"
         ) from None
-
-    class TunedKernel(Autotuner):  # type: ignore[misc]
-        """A kernel whose configurations are searched by kernelarc.
-
-        Attributes:
-            fallback: Why the newest key was tuned as Triton does it; None where it was not.
-        """
-
-        wishes = Wishes()
-        fallback: str | None = None
-
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            self._settling = threading.Lock()
-            self._given_up: set[Any] = set()
-
-        def run(self, *args: Any, **kwargs: Any) -> Any:
-            """Launch with the configuration of the call's key, finding it first if need be."""
-            named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
-            key = self._key_of(named)
-            tuple_key = tuple(key.values())
-            if tuple_key not in self.cache:
-                if is_capturing():
-                    return self._launch(self.configs[0], args, kwargs)
-                with self._settling:
-                    if tuple_key not in self.cache and tuple_key not in self._given_up:
-                        self._settle(tuple_key, key, named)
-            if tuple_key in self.cache:
-                return self._launch(self.cache[tuple_key], args, kwargs)
-            return super().run(*args, **kwargs)
-
-        def _key_of(self, named: Mapping[str, Any]) -> dict[str, Any]:
-            """Return the key as Triton makes it: values of the key, then types of the tensors."""
-            own = {name: value for name, value in named.items() if name in self.arg_names}
-            found = {name: own[name] for name in self.keys if name in own}
-            kinds = {f"{n}.dtype": str(v.dtype) for n, v in own.items() if hasattr(v, "dtype")}
-            return {**found, **kinds}
-
-        def _settle(self, place: Any, key: Mapping[str, Any], named: Mapping[str, Any]) -> None:
-            """Put the key's configuration into the cache, or say why there is none."""
-            if mode() == OFF:
-                return
-            given = dict(named)
-            grid = given.pop("grid", None)
-            given.pop("warmup", None)
-            try:
-                ready_device()
-                call = Call(tuner=self, named=given, key=key, grid=grid)
-                self.cache[place] = found_configuration(call, self.wishes)
-                self.fallback = None
-            except Exception as error:  # whatever it is, the program goes on
-                self._given_up.add(place)
-                self.fallback = str(error) or type(error).__name__
-                _LOG.warning(
-                    "%s: tuned in this process over %d configurations: %s",
-                    self.base_fn.__name__,
-                    len(self.configs),
-                    self.fallback,
-                )
-
-        def _launch(self, chosen: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-            self.best_config = chosen
-            if chosen.pre_hook is not None:
-                named = dict(zip(self.arg_names, args, strict=False))
-                chosen.pre_hook({**named, **kwargs, **chosen.all_kwargs()})
-            return self.fn.run(*args, **kwargs, **chosen.all_kwargs())
-
-    return TunedKernel
+    return type("TunedKernel", (Tuned, Autotuner), {"__module__": __name__})

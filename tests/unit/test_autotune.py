@@ -389,6 +389,97 @@ def test_without_triton_the_decorator_says_what_to_install() -> None:
         kernelarc.autotune(configs=[], key=[])
 
 
+class Launcher:
+    """Stands where the jitted function does and notes what it is launched with."""
+
+    def __init__(self, kernel: Any) -> None:
+        self.fn, self.arg_names, self.launched = kernel.fn, kernel.arg_names, list[Any]()
+
+    def run(self, *args: Any, **kwargs: Any) -> None:
+        self.launched.append((args, kwargs["BLOCK"], kwargs["num_warps"]))
+
+
+def decorated(tmp_path: Path, name: str) -> tuple[Any, Launcher]:
+    """Return a kernel with two configurations of which Triton's own tuning takes the second."""
+    import triton
+
+    path = tmp_path / "decorated.py"
+    path.write_text(
+        "import triton, triton.language as tl\n\n@triton.jit\n"
+        "def k(x, n, BLOCK: tl.constexpr):\n    tl.store(x, n)\n"
+    )
+    times = iter([(9.0, 9.0, 9.0), (2.0, 2.0, 2.0)] * 3)
+
+    def bench(call: Any, quantiles: Any) -> tuple[float, float, float]:
+        call()
+        return next(times)
+
+    configurations = [triton.Config({"BLOCK": b}, num_warps=w) for b, w in ((64, 2), (128, 4))]
+    kernel = kernelarc.autotune(
+        configs=configurations, key=["n"], store=tmp_path / "s.db", do_bench=bench
+    )(imported(path, name).k)
+    kernel.fn = Launcher(kernel.fn)
+    return kernel, kernel.fn
+
+
+@needs_triton
+def test_what_a_search_finds_is_launched_and_found_once_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import triton
+
+    from kernelarc.engine.tuning import _decorator
+
+    asked: list[Any] = []
+
+    def found(call: Any, wishes: Wishes) -> Any:
+        asked.append((dict(call.key), dict(call.named), call.grid))
+        return triton.Config({"BLOCK": 512}, num_warps=8)
+
+    monkeypatch.setattr(_decorator, "ready_device", lambda: None)
+    monkeypatch.setattr(_decorator, "found_configuration", found)
+    kernel, launcher = decorated(tmp_path, "decorated_found")
+    for n in (5, 5, 6):
+        kernel[(3,)]("x", n)
+    assert launcher.launched == [(("x", n), 512, 8) for n in (5, 5, 6)]
+    assert asked == [({"n": n}, {"x": "x", "n": n}, (3,)) for n in (5, 6)]
+    assert kernel.fallback is None
+    assert kernel.best_config.num_warps == 8
+
+
+@needs_triton
+def test_a_search_that_fails_leaves_the_kernel_to_triton(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from kernelarc.engine.tuning import _decorator
+
+    asked: list[int] = []
+
+    def failing(call: Any, wishes: Wishes) -> Any:
+        asked.append(1)
+        raise CannotTravelError("argument 'f' is a function")
+
+    monkeypatch.setattr(_decorator, "ready_device", lambda: None)
+    monkeypatch.setattr(_decorator, "found_configuration", failing)
+    kernel, launcher = decorated(tmp_path, "decorated_failing")
+    for _ in range(2):
+        kernel[(3,)]("x", 5)
+    timed, calls = launcher.launched[:2], launcher.launched[2:]
+    assert timed == [(("x", 5), 64, 2), (("x", 5), 128, 4)]
+    assert calls == [(("x", 5), 128, 4)] * 2
+    assert (asked, kernel.fallback) == ([1], "argument 'f' is a function")
+    assert "tuned in this process over 2 configurations: argument 'f'" in caplog.text
+
+
+@needs_triton
+def test_switched_off_it_is_triton_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELARC_AUTOTUNE", "off")
+    kernel, launcher = decorated(tmp_path, "decorated_off")
+    kernel[(3,)]("x", 5)
+    assert launcher.launched[-1] == (("x", 5), 128, 4)
+    assert kernel.fallback is None
+
+
 @needs_triton
 def test_the_decorated_kernel_is_triton_s_own_kind_and_bad_wishes_show_at_once(
     tmp_path: Path,

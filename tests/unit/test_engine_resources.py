@@ -53,13 +53,14 @@ SPACE = assign_strategies(
 
 def latency(genome: Genome) -> float:
     """A plain law: a cap below what a tile needs spills, one above it costs occupancy."""
-    m, n, warps = (int(genome[g]) for g in ("BLOCK_M", "BLOCK_N", "num_warps"))  # type: ignore[arg-type]
+    values = {name: int(str(value)) for name, value in genome.items()}
+    m, n, warps = values["BLOCK_M"], values["BLOCK_N"], values["num_warps"]
     needed = 32 + m * n / (32 * warps)
-    cap = int(genome["maxnreg"]) or 255  # type: ignore[call-overload]
+    cap = values["maxnreg"] or 255
     spilled = max(needed / cap, 1.0) ** 2
     crowded = 1 + 0.4 * max(cap - needed, 0.0) / 255
-    deep = 1 + 0.08 * abs(int(genome["num_stages"]) - 3)  # type: ignore[call-overload]
-    return 100.0 * spilled * crowded * deep * (1 + 0.1 * abs(math.log2(m / n)))
+    deep = 1 + 0.08 * abs(values["num_stages"] - 3)
+    return float(100.0 * spilled * crowded * deep * (1 + 0.1 * abs(math.log2(m / n))))
 
 
 def judged(
