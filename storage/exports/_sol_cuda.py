@@ -1,0 +1,175 @@
+"""A solution for the packaged CUDA routes: their sources, and a table of launches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from kernelarc.genomes import Genome, InputError, Operator, Solution, Workload
+from kernelarc.genomes.kernels import (
+    SCALAR_TYPES,
+    Argument,
+    InputArgument,
+    Launch,
+    ScalarArgument,
+    ScratchArgument,
+    TensorMap,
+    Zeroing,
+    kernel_routes,
+)
+from kernelarc.genomes.routes._cuda_route import CudaRoute, Prepared
+from kernelarc.genomes.routes._cuda_source import configured
+from kernelarc.storage.exports._sol_triton import entry, key_of, key_values
+from kernelarc.storage.exports._sol_words import about, solution_name
+from kernelarc.storage.exports._subject import Subject
+
+ARCH = "sm_90a"
+FILE, KERNELS, REFERENCE = "solution.py", "kernels.py", "reference.py"
+_FILLED = re.compile(r"# -- names and table: .*?# -- end --\n", re.DOTALL)
+# The driver's numbers.
+_KINDS = {"uint8": 0, "uint16": 1, "uint32": 2, "int32": 3, "float16": 6, "float32": 7,
+          "bfloat16": 9}  # fmt: skip
+_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+_INTERLEAVES = {0: 0, 16: 1, 32: 2}
+_PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}
+
+
+def cuda_solution(subject: Subject) -> Solution:
+    """Return the solution of a campaign whose bests are genomes of a packaged CUDA route.
+
+    Raises:
+        InputError: The kernels are the user's own, or a genome overwrites an input.
+    """
+    route = _route(subject)
+    genomes = {
+        best.workload: best.evaluation.candidate.genome for best in subject.bests if best.audited
+    }
+    held = [(w, genomes[w.fingerprint]) for w in subject.workloads if w.fingerprint in genomes]
+    return Solution(
+        name=solution_name(subject, "cuda"),
+        definition=subject.operator.name,
+        author="kernelarc",
+        languages=("pytorch",),
+        entry_point=f"{FILE}::run",
+        sources=cuda_sources(route, held),
+        dependencies=("torch",),
+        description=about(subject),
+    )
+
+
+def _route(subject: Subject) -> CudaRoute:
+    for route in kernel_routes(subject.operator):
+        if isinstance(route, CudaRoute):
+            return route
+    raise InputError(
+        f"campaign {subject.campaign.id}: format sol writes CUDA kernels that come with kernelarc"
+    )
+
+
+def cuda_sources(route: CudaRoute, rows: list[tuple[Workload, Genome]]) -> dict[str, str]:
+    """Return the sources of a solution: entry with its table, kernels, reference.
+
+    Args:
+        route: Whose kernels.
+        rows: Workloads with the genome that each runs.
+
+    Raises:
+        InputError: A genome overwrites an input, or no input shows an axis.
+    """
+    operator, texts, table = route.operator, dict[str, str](), []
+    key = key_of(operator)
+    for workload, genome in rows:
+        ready = _ready(route, workload, genome)
+        name = next((n for n, text in texts.items() if text == ready.source), f"text{len(texts)}")
+        texts[name] = ready.source
+        table.append(f"    {key_values(operator, workload, key)!r}: {_row(name, ready)},\n")
+    template = files("kernelarc.storage.exports.solutions").joinpath("cuda_solution.py")
+    filled = _names(operator, key) + "".join(["TABLE: dict[tuple[int, ...], dict[str, Any]] = {\n",
+                                              *table, "}\n"])  # fmt: skip
+    source = _FILLED.sub(lambda _: filled, template.read_text("utf-8")) + entry(operator)
+    kernels = "".join(f"    {name!r}: r'''\n{text}''',\n" for name, text in texts.items())
+    sources = {
+        FILE: source,
+        KERNELS: f'"""Sources of the kernels; macros come first."""\n\nTEXTS = {{\n{kernels}}}\n',
+        REFERENCE: str(operator.reference),
+    }
+    for name, text in sources.items():
+        compile(text, name, "exec")
+    return sources
+
+
+def _ready(route: CudaRoute, workload: Workload, genome: Genome) -> Prepared:
+    ready = route.prepared(workload, genome, ARCH)
+    if ready.aliases:
+        raise InputError(
+            f"workload {workload.label!r}: its genome overwrites an input; run without in_place"
+        )
+    return ready
+
+
+def _names(operator: Operator, key: Mapping[str, tuple[str, int]]) -> str:
+    return (
+        f"ARCH = {ARCH!r}\n"
+        f"INPUTS: tuple[str, ...] = {tuple(spec.name for spec in operator.inputs)!r}\n"
+        f"OUTPUTS: tuple[str, ...] = {tuple(spec.name for spec in operator.outputs)!r}\n"
+        f"KEY: tuple[tuple[str, int], ...] = {tuple(key.values())!r}  # {', '.join(key)}\n"
+    )
+
+
+def _row(text: str, ready: Prepared) -> str:
+    """Return a row of the table as a Python expression."""
+    scratch = {
+        _scratch_name(each.name): (each.nbytes, each.zeroing is not Zeroing.NEVER)
+        for each in ready.scratch
+    }
+    steps = "".join(f"            {_step(launch)!r},\n" for launch in ready.launches)
+    return (
+        f'{{\n        "text": {text!r},\n        "macros": {configured("", ready.macros)!r},\n'
+        f'        "scratch": {scratch!r},\n        "steps": [\n{steps}        ],\n    }}'
+    )
+
+
+def _scratch_name(name: str) -> str:
+    return f"scratch {name}"  # no tensor is called so
+
+
+def _step(launch: Launch) -> dict[str, Any]:
+    return {
+        "symbol": launch.symbol,
+        "grid": launch.grid,
+        "block": launch.block,
+        "shared": launch.shared_bytes,
+        "carveout": launch.attributes.carveout,
+        "arguments": [_argument(argument) for argument in launch.arguments],
+    }
+
+
+def _argument(argument: Argument) -> tuple[Any, ...]:
+    if isinstance(argument, ScalarArgument):
+        return ("number", SCALAR_TYPES[argument.kind], argument.value)
+    if isinstance(argument, InputArgument):
+        return ("input", SCALAR_TYPES[argument.kind], argument.name)
+    if isinstance(argument, TensorMap):
+        return ("map", *_place(argument.source), *_form(argument))
+    return ("pointer", *_place(argument))
+
+
+def _place(source: Any) -> tuple[str, int]:
+    scratch = isinstance(source, ScratchArgument)
+    return (_scratch_name(source.name) if scratch else source.name, source.offset_bytes)
+
+
+def _form(wanted: TensorMap) -> tuple[Any, ...]:
+    return (
+        _KINDS[wanted.dtype],
+        wanted.extents,
+        wanted.strides,
+        wanted.box,
+        wanted.element_strides or (1,) * len(wanted.extents),
+        _SWIZZLES[wanted.swizzle],
+        _INTERLEAVES[wanted.interleave],
+        _PROMOTIONS[wanted.l2_promotion],
+        int(wanted.nan_fill),
+    )

@@ -1,0 +1,113 @@
+"""Solutions of packaged CUDA routes: their table says what the plan says, their text compiles."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.test_cuda_routes import HOPPER, MAKERS, needs_nvrtc, route_of
+
+from kernelarc.bench.kernelfile._closure import closure_of
+from kernelarc.genomes import (
+    InputError,
+    MatmulForm,
+    Solution,
+    checked_solution,
+    matmul_operator,
+    matmul_problem,
+)
+from kernelarc.genomes.kernels import TensorMap
+from kernelarc.genomes.kernels._code import _sections
+from kernelarc.genomes.routes._cuda_gemm import CudaGemmRoute
+from kernelarc.genomes.routes._cuda_route import CudaRoute
+from kernelarc.storage.exports._sol_cuda import FILE, KERNELS, REFERENCE, cuda_sources
+
+
+def made(name: str) -> tuple[CudaRoute, Any, dict[str, str]]:
+    """Return a route, its first two workloads with a seed each, and the sources."""
+    route, problem = route_of(name)
+    assert isinstance(route, CudaRoute)
+    rows = [(w, route.seeds(w, HOPPER)[0].genome) for w in problem.workloads[:2]]
+    return route, rows, cuda_sources(route, rows)
+
+
+def literal(source: str, name: str) -> Any:
+    """Return the value that a module's text gives a name."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign):
+            targets: list[ast.expr] = node.targets
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets = [node.target]
+        else:
+            continue
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            assert node.value is not None
+            return ast.literal_eval(node.value)
+    raise LookupError(name)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_the_table_says_what_the_plan_says(name: str) -> None:
+    route, rows, sources = made(name)
+    table, texts = literal(sources[FILE], "TABLE"), literal(sources[KERNELS], "TEXTS")
+    assert len(table) == len(rows)
+    for (workload, genome), found in zip(rows, table.values(), strict=True):
+        ready = route.prepared(workload, genome, "sm_90a")
+        assert found["macros"] + texts[found["text"]].removeprefix("\n") == ready.text
+        assert [step["symbol"] for step in found["steps"]] == [x.symbol for x in ready.launches]
+        for step, launch in zip(found["steps"], ready.launches, strict=True):
+            assert (step["grid"], step["block"]) == (launch.grid, launch.block)
+            assert step["shared"] == launch.shared_bytes
+            kinds = [isinstance(argument, TensorMap) for argument in launch.arguments]
+            assert [argument[0] == "map" for argument in step["arguments"]] == kinds
+    assert sources[REFERENCE] == route.operator.reference
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_solution_is_well_formed(name: str) -> None:
+    route, _, sources = made(name)
+    solution = Solution(
+        name="one",
+        definition=route.operator.name,
+        author="kernelarc",
+        languages=("pytorch",),
+        entry_point=f"{FILE}::run",
+        sources=sources,
+        dependencies=("torch",),
+    )
+    assert checked_solution(solution.text(), "text").sources == sources
+    names = [spec.name for spec in (*route.operator.inputs, *route.operator.outputs)]
+    (run,) = (n for n in ast.parse(sources[FILE]).body
+              if isinstance(n, ast.FunctionDef) and n.name == "run")  # fmt: skip
+    assert [argument.arg for argument in run.args.args] == names
+
+
+def test_a_genome_that_overwrites_an_input_has_no_solution() -> None:
+    operator = matmul_operator(MatmulForm(residual=True))
+    operator = replace(operator, reference="import torch\n\ndef run(a, weight, residual): pass\n")
+    problem = matmul_problem(operator, [{"M": 64, "N": 64, "K": 64}], in_place=True)
+    route, (workload,) = CudaGemmRoute(operator), problem.workloads
+    space = route.space(workload, HOPPER)
+    genome = space.genome({**route.seeds(workload, HOPPER)[0].genome.alleles(), "aliased": True})
+    with pytest.raises(InputError, match="overwrites an input"):
+        cuda_sources(route, [(workload, genome)])
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", ["gqa_paged_prefill", "gemm_residual"])
+def test_the_solution_compiles_to_the_same_machine_code(name: str) -> None:
+    route, rows, sources = made(name)
+    names: dict[str, Any] = {}
+    exec(closure_of(sources[FILE], "cubin"), names)
+    table, texts = literal(sources[FILE], "TABLE"), literal(sources[KERNELS], "TEXTS")
+    for (workload, genome), found in zip(rows, table.values(), strict=True):
+        image = names["cubin"](found["macros"] + texts[found["text"]], "sm_90a")
+        (binary,) = route.build(workload, genome, "sm_90a").binaries.values()
+        assert code_of(image) == code_of(binary) != []
+
+
+def code_of(cubin: bytes) -> list[tuple[str, bytes]]:
+    """Return the sections that hold instructions: the compiler's own notes differ."""
+    return [(s.name, s.body) for s in _sections(cubin) if s.name.startswith(".text.")]
