@@ -28,8 +28,8 @@ _CAP = {
     "stages": 13,
 }
 _LISTED_CUSTOMS = 1024
-_PROBES = 1024
-_BASES = 24
+_PROBES, _MOST_PROBES = 256, 1024
+_BASES = 20
 _SCHEMES = (1, 2, 4)
 _SPLITS = (
     *range(1, 17), 18, 20, 22, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128
@@ -155,8 +155,12 @@ def sift(
     Returns:
         The narrower domain, or None where no combination was taken at all.
     """
-    probes = np.array([_probe(domain, rng, tail) for _ in range(_PROBES)], dtype=np.int64)
-    taken = [tuple(int(v) for v in row) for row in probes[check(probes) == 0]]
+    taken: list[LtRow] = []
+    for _ in range(0, _MOST_PROBES, _PROBES):
+        probes = np.array([_probe(domain, rng, tail) for _ in range(_PROBES)], dtype=np.int64)
+        taken += [tuple(int(v) for v in row) for row in probes[check(probes) == 0]]
+        if len(taken) >= _BASES:
+            break
     bases = _varied([*seeds, *taken])
     if not bases:
         return None
