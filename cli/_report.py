@@ -40,9 +40,9 @@ def _headline(result: CampaignResult) -> str:
 def counts_line(result: CampaignResult) -> str:
     """Return what was proposed, and what became of it."""
     counts = result.evaluations
-    # What is undone to find out why a genome gained was no island's proposal.
+    # Seeds, and what is undone to find out why a genome gained, were no island's proposals.
     beyond = counts.unique > counts.asked - counts.rejected - counts.duplicate
-    also = ", undone changes included" if beyond else ""
+    also = ", seeds and undone changes included" if beyond else ""
     return (
         f"{count(counts.asked, 'proposal')}: {counts.rejected} illegal, "
         f"{counts.duplicate} known already; {counts.unique} evaluated{also} "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -174,7 +174,7 @@ class Campaign:
             session,
             state,
             seed=settings.seed,
-            firsts=firsts(session, spaces, self._writer, settings.seed_genomes),
+            firsts=firsts(session, spaces, self._writer, self._seeds(state)),
             bandits=bandits_of(state, session, self._writer, self._id)
             if settings.resources
             else None,
@@ -200,6 +200,12 @@ class Campaign:
             target_reached=TargetSpeedup(session, state, journal, settings.target_speedup),
             elapsed_s=self._elapsed_s,
         )
+
+    def _seeds(self, state: CampaignState) -> Sequence[Path]:
+        """Return the user's files; those that were handed out already may be gone since."""
+        files = self._ground.settings.seed_genomes
+        begun = state.counts.unique > 0 or bool(state.pending)
+        return [path for path in files if path.exists()] if begun else files
 
     def _rules(self) -> Rules:
         settings = self._ground.settings

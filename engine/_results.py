@@ -139,7 +139,11 @@ def result_of(reader: StoreReader, campaign: int | None, *, store: str) -> Campa
     counts = reader.counts(row.id)
     bests = [_best(best, row) for best in reader.bests(row.id)]
     scores = [best.score for best in bests]
-    said = (row.environment.observations.get("note"), score_remark(row, scores))
+    said = (
+        row.environment.observations.get("note"),
+        score_remark(row, scores),
+        _continued(events),
+    )
     whole = len(bests) == len(row.spec.problem.workloads)
     return CampaignResult(
         campaign_id=row.id,
@@ -215,6 +219,18 @@ def _remarks(counts: Counts, bests: Sequence[BestResult], reason: str) -> tuple[
                 f"{best.workload}: the best is slower than {_bare(best.against)}: keep using that"
             )
     return tuple(told)
+
+
+def _continued(events: Sequence[Event]) -> str:
+    """Say of a campaign that goes on in another environment what has changed."""
+    for event in events:
+        if event.kind == "started" and event.payload.get("changed"):
+            return (
+                f"goes on from campaign {event.payload['continues']} in a changed environment "
+                f"({'; '.join(event.payload['changed'])}): what was measured there is tried first "
+                f"and measured again"
+            )
+    return ""
 
 
 def _bare(against: str | None) -> str:

@@ -237,12 +237,13 @@ def _spec(ground: Ground) -> CampaignSpec:
     # A file is remembered by its absolute path: a campaign may be resumed from anywhere.
     target = settings.target
     absolute = str(Path(target).absolute()) if Path(target).exists() else target
+    seeds = [str(path.absolute()) for path in settings.seed_genomes]
     return CampaignSpec(
         target=target,
         device=ground.device.name,
         seed=settings.seed,
         problem=ground.problem,
-        settings={**settings.to_json(), "target": absolute},
+        settings={**settings.to_json(), "target": absolute, "seed_genome": seeds},
     )
 
 

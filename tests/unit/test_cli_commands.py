@@ -228,3 +228,27 @@ def test_conclusions_say_which_genes_were_changed_most() -> None:
     again = [*told, (1, replace(win(8), changes=(GeneChange(gene="block", before=4, after=8),)))]
     assert "block in 4 (2 times to 8)" in lesson_text(gather(again), {})
     assert "changed most" not in lesson_text(gather(told[:2]), {})
+
+
+def test_a_campaign_goes_on_without_its_seed_file_and_from_elsewhere(
+    call: Call, small_space: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seed = small_space.with_name("seed.json")
+    seed.write_text('{"genome": {"tile": 16, "unroll": 4}}')
+    call("run", small_space.name, "--budget", "4", "--store", "s.db", "--seed-genome", seed.name)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again = json.loads(call("resume", small_space.with_name("s.db"), "--budget", "2", "--json"))
+    assert again["evaluations"]["unique"] == 6
+    seed.unlink()
+    again = json.loads(call("resume", small_space.with_name("s.db"), "--budget", "2", "--json"))
+    assert again["evaluations"]["unique"] == 8
+
+
+def test_a_changed_recording_is_said_in_the_result(call: Call, store: Path) -> None:
+    space = store.with_name("small.json")
+    before = space.read_text()
+    space.write_text(before.replace('"time": 1.0,', '"time": 1.01,'))
+    assert space.read_text() != before
+    again = json.loads(call("resume", store, "--budget", "3", "--json"))
+    assert any("in a changed environment (recording: " in said for said in again["remarks"])
