@@ -35,17 +35,21 @@ class Evidence:
     source: str | None
 
 
+_NO_SOURCE = "a recorded space or a library answered, or its kernel file has changed"
+
+
 @click.command("show")
 @STORE
 @click.argument("fingerprint", metavar="FINGERPRINT")
 @click.option("--rerun", "again", is_flag=True, help="Measure it once, now; nothing is recorded.")
-@click.option("--source", "only_source", is_flag=True, help="Print the C source, nothing else.")
+@click.option("--source", "only_source", is_flag=True, help="Print the source, nothing else.")
 @AS_JSON
 def command(store: str, fingerprint: str, *, again: bool, only_source: bool, as_json: bool) -> None:
     """Show one genome: alleles, source and evidence.
 
     FINGERPRINT may be shortened to any beginning that only one genome has. With --source the
-    output is a C file that compiles as it is, with the options that its first lines name.
+    output is a C file that compiles as it is, with the options that its first lines name; of a
+    kernel file its text, with the genome in the first lines.
     """
     with reading(store) as reader:
         evidence = gather(reader, fingerprint)
@@ -66,9 +70,7 @@ def needed_source(evidence: Evidence) -> str:
         InputError: There is none.
     """
     if evidence.source is None:
-        raise InputError(
-            f"genome {evidence.genome.fingerprint} has no source: a recorded space answered"
-        )
+        raise InputError(f"genome {evidence.genome.fingerprint} has no source here: {_NO_SOURCE}")
     return evidence.source
 
 
@@ -93,7 +95,7 @@ def gather(reader: StoreReader, fingerprint: str) -> Evidence:
         contests=contests,
         conclusions=[c for _, c in reader.conclusions() if c.genome == candidate.genome],
         labels=labels,
-        source=source_of(row.spec.problem, candidate.genome),
+        source=source_of(row, candidate.genome),
     )
 
 
@@ -109,7 +111,7 @@ def _text(evidence: Evidence, again: Sequence[Evaluation]) -> str:
     if again:
         lines = [f"  {evidence.labels[e.candidate.workload]}: {outcome(e)}" for e in again]
         parts.append("measured now\n" + "\n".join(lines))
-    parts.append(evidence.source or "There is no source: a recorded space answered.")
+    parts.append(evidence.source or f"There is no source here: {_NO_SOURCE}.")
     return "\n\n".join(parts)
 
 
