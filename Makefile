@@ -8,8 +8,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+COMPILERS := triton==3.6.0 cuda-python==13.0.3 nvidia-cuda-nvrtc==13.5.37
 
-.PHONY: help setup run test lint soak bench lock docs clean
+.PHONY: help setup compilers run test lint soak bench lock docs clean
 
 help: ## say what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -23,6 +24,9 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
+
+compilers: $(READY) ## install the compilers of GPU kernels (about 300 MB): their tests need no GPU
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(COMPILERS)
 
 run: $(READY) ## search two real kernels on this CPU, audit and export the winners (about 5 minutes on 2 cores)
 	@bash tools/first_campaigns.sh $(BIN)/kernelarc run/$$(date +%Y%m%d-%H%M%S)
