@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from kernelarc.genomes import Allele, Gene, Genome, Space, Strategy
+from kernelarc.islands._branches import branch_genes
 from kernelarc.islands._hint_order import HintOrder
 
 T = TypeVar("T")
@@ -24,7 +25,7 @@ class Terrain:
         own: Genes that the strategy owns.
         coupled: Others' genes that share a constraint or a condition with an own gene.
         free: All genes that can change.
-        branches: Genes that conditions of other genes refer to (a library's algorithm id).
+        branches: Genes on which others depend (a library's algorithm id).
         domains: Alleles by gene name, for domains small enough to list.
         order: What the route's hint says of its genes: the own ones if there are any, else those
             that belong to the owner of the first it reads. False where there is no hint.
@@ -48,13 +49,12 @@ def survey(space: Space, strategy: Strategy) -> Terrain:
     hinted = [g for g in read if g.strategy is strategy] or [
         g for g in read if g.strategy is read[0].strategy
     ]
-    parents = {gene.when.gene for gene in space.genes if gene.when is not None}
     return Terrain(
         space=space,
         own=own,
         coupled=tuple(gene for gene in free if gene.name in tied and gene not in own),
         free=free,
-        branches=tuple(gene for gene in free if gene.name in parents),
+        branches=branch_genes(space),
         domains={gene.name: gene.values() for gene in free if gene.cardinality <= _LISTED},
         order=HintOrder(space, tuple(hinted)),
     )

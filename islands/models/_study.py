@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kernelarc.genomes import Allele, Gene, Genome, Judged, Space, same_allele
+from kernelarc.islands._branches import arm, branch_genes
 from kernelarc.islands._population import fitness_of
 from kernelarc.islands._settings import IslandSettings
 from kernelarc.islands._turn import Turn
@@ -72,8 +73,7 @@ class StudyProposer:
         self._settings = settings
         self._covered = {gene.name for gene in genes}
         self._free = [gene for gene in space.genes if gene.cardinality > 1]
-        parents = {gene.when.gene for gene in space.genes if gene.when is not None}
-        self._branches = [gene for gene in self._free if gene.name in parents]
+        self._branches = list(branch_genes(space))
         self._axes: dict[str, Axis] = {}
         self._trials: dict[_Outcome, FrozenTrial] = {}
         self._studies: dict[tuple[object, ...], tuple[list[_Outcome], InMemoryStorage]] = {}
@@ -155,12 +155,20 @@ class StudyProposer:
     def _suggest(
         self, turn: Turn, log: Sequence[Judged], parent: Genome | None
     ) -> dict[str, Allele]:
-        """Suggest the branch first, then the rest from the branch's own trials, if enough."""
+        """Choose the branch first, then the rest from the branch's own trials, if enough.
+
+        Where the study decides all genes, a bandit chooses the branch: a sampler's model of one
+        gene among a dozen does not weigh how little is known of an allele.
+        """
         sampler = self._sampler(turn)
         alleles: dict[str, Allele] = {} if parent is None else parent.alleles()
         branches = [gene for gene in self._branches if self._covers(gene, alleles)]
         if branches:
-            alleles.update(self._draw(sampler, self.study(log), branches))
+            arms = {gene.name: arm(gene, log, turn.rng) for gene in branches}
+            drawn = [gene for gene in branches if arms[gene.name] is None]
+            alleles.update({name: a for name, a in arms.items() if a is not None})
+            if drawn:
+                alleles.update(self._draw(sampler, self.study(log), drawn))
             inside = [judged for judged in log if self._inside(judged, alleles)]
             if len(inside) >= self._settings.study_startup:
                 log = inside
