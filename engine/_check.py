@@ -225,7 +225,7 @@ def _figures(builds: Sequence[tuple[KernelReport, ...]]) -> dict[str, Any]:
     spills = [max(kernel.spill_bytes for kernel in kernels) for kernels in builds]
     noted: Counter[str] = Counter()
     for kernels in builds:
-        noted.update({name for kernel in kernels for name in kernel.instructions})
+        noted.update({n for kernel in kernels for n, count in kernel.instructions.items() if count})
     return {
         "registers": _spread([max(k.registers for k in kernels) for kernels in builds]),
         "shared_bytes": _spread(

@@ -19,7 +19,7 @@ import numpy as np
 
 from kernelarc.bench._session import Session
 from kernelarc.bench.experiments._machine import keep
-from kernelarc.bench.kernels import KernelDevice
+from kernelarc.bench.kernels import KernelDevice, KernelSession
 from kernelarc.engine import CampaignSettings, Observer, resolve_target, run
 from kernelarc.engine import Counts as CampaignCounts
 from kernelarc.genomes import Candidate, Evaluation, Judged, Problem, Status
@@ -88,12 +88,17 @@ class WatchedDevice(KernelDevice):
     def __init__(self) -> None:
         super().__init__(only=ROUTE)
         self.said: list[dict[str, str]] = []
+        self.identity: dict[str, str] = {}
+        self.roofline: dict[str, float] = {}
 
     def open(  # type: ignore[override]
         self, problem: Problem, *, seed: int, artefacts: Path, margin: float = 0.0
     ) -> Session:
         """Open a session whose closing is preceded by a look at it."""
         session = super().open(problem, seed=seed, artefacts=artefacts, margin=margin)
+        self.identity = dict(session.environment.identity)
+        if isinstance(session, KernelSession) and not self.roofline:
+            self.roofline = dict(session.roofline())
         close = session.close
 
         def closing() -> None:
@@ -124,6 +129,8 @@ def campaign(target: str, axes: dict[str, int], options: dict[str, Any], seconds
         return {
             **timeline.figures(),
             "device_said": device.said[0] if device.said else {},
+            "device": device.identity,
+            "roofline": device.roofline,
             "best": None if best is None else json.loads(json.dumps(best.to_json())),
         }
 
