@@ -28,6 +28,7 @@ from kernelarc.bench.cuda._judge import (
 from kernelarc.bench.cuda._protocol import Outcome
 from kernelarc.bench.cuda._session import _task
 from kernelarc.genomes import LtRow, MatmulForm, Status, matmul_operator, matmul_problem
+from kernelarc.genomes.routes._cublaslt import REDUCTIONS
 
 Launch = Callable[..., None]
 NUMERIC = {MISMATCH, ERROR_ABOVE_CAP, PRECISION_LOWERED, NOT_EXACT}
@@ -190,6 +191,44 @@ def test_right_once_wrong_later_is_caught(bench: Bench) -> None:
 
     bench.plant(tires)
     assert bench.evaluate().status is Status.WRONG_RESULT
+
+
+def test_partial_sums_in_the_type_of_the_output_are_caught() -> None:
+    """Row 10: the sum passes through bfloat16 many times on its way; zeros and ones stay exact."""
+    bench = Bench(residual=True)
+
+    def rounds_often(bench: Bench, call: Call) -> None:
+        for turn in range(25):
+            bench.honest(*call._replace(alpha=call.alpha if turn % 2 == 0 else -call.alpha))
+
+    bench.plant(rounds_often)
+    outcome = bench.evaluate()
+    assert outcome.status is Status.WRONG_RESULT, "each addition rounded to bfloat16"
+    assert outcome.failure in NUMERIC - {NOT_EXACT}, outcome.message
+
+
+def test_reduction_schemes_are_taken_only_where_the_result_is_right() -> None:
+    """Row 10: whatever keeps partial sums, what passes is as exact as float32 sums are."""
+    bench = Bench(residual=False)
+    domain = bench.work.domain(0).domain
+    schemes = {value: name for name, value in REDUCTIONS.items()}
+    rng = np.random.default_rng(3)
+    judged: dict[str, set[Status]] = {}
+    for algo in domain.algos:
+        for scheme in algo.reductions[1:]:
+            tried = [
+                (algo.algo, int(rng.choice(algo.tiles)), 4, scheme, 0, 0,
+                 int(rng.choice(algo.stages)), 0, algo.clusters[0], bench.row[9], 0)
+                for _ in range(40)
+            ]  # fmt: skip
+            status, _ = bench.work.check(0, np.array(tried, dtype=np.int64))
+            for row in [row for row, code in zip(tried, status, strict=True) if code == 0][:2]:
+                outcome = bench.job.evaluate(1, row, None)
+                judged.setdefault(schemes[scheme], set()).add(outcome.status)
+                if outcome.status is Status.OK:
+                    error = outcome.properties["rms_error"]
+                    assert isinstance(error, float) and error <= bench.job.ruler.allowed_rms
+    assert Status.OK in judged["compute"], "partial sums in float32 are right"
 
 
 def test_a_dropped_tail_of_k_is_caught_by_the_canary(bench: Bench) -> None:

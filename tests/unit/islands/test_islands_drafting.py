@@ -79,7 +79,8 @@ def search(world: Any, space: Space, evaluations: int, *, models: bool, seed: in
         for one in judged:
             log.add(one)
         island.tell(judged)
-    return log.judged
+    judged_in_order: list[Any] = log.judged
+    return judged_in_order
 
 
 def best(judged: list[Any]) -> float:
