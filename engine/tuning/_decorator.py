@@ -13,7 +13,6 @@ from kernelarc.engine.tuning._finding import (
     Call,
     found_configuration,
     is_capturing,
-    ready_device,
 )
 from kernelarc.engine.tuning._settings import OFF, Wishes, mode
 from kernelarc.genomes import Gene, MissingPartError
@@ -130,7 +129,6 @@ class Tuned:
         grid = given.pop("grid", None)
         given.pop("warmup", None)
         try:
-            ready_device()
             call = Call(tuner=self, named=given, key=key, grid=grid)
             self.cache[place] = found_configuration(call, self.wishes)
             self.fallback = None

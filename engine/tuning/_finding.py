@@ -9,7 +9,7 @@ from typing import Any
 from kernelarc.bench.kernelfile import configuration, kernel_of
 from kernelarc.engine._run import artefacts_of
 from kernelarc.engine.tuning._calls import captured
-from kernelarc.engine.tuning._job import TuningJob
+from kernelarc.engine.tuning._job import TuningJob, TuningSubject
 from kernelarc.engine.tuning._known import Known, demand_store_place, look_up
 from kernelarc.engine.tuning._program import Order
 from kernelarc.engine.tuning._searching import SearchFailedError, have_searched
@@ -50,21 +50,21 @@ def found_configuration(call: Call, wishes: Wishes) -> Any:
         SearchFailedError: The search failed, or found nothing valid.
         KernelarcError: What the program says does not fit together.
     """
-    job = job_of(call, wishes)
-    known = _settled(job, wishes)
+    subject = subject_of(call, wishes)
+    known = look_up(wishes.place(), subject.identity, subject.device_model)
+    if known is None or not known.finished:
+        known = _searched(subject, call, wishes)
     if known.genome is None:
         raise SearchFailedError(f"campaign {known.campaign} found nothing valid")
     return configuration(known.genome)
 
 
-def _settled(job: TuningJob, wishes: Wishes) -> Known:
-    """Look the job up, or have it searched by whoever comes first."""
-    store, identity, model = wishes.place(), job.identity, job.device_model
-    known = look_up(store, identity, model)
-    if known is not None and known.finished:
-        return known
+def _searched(subject: TuningSubject, call: Call, wishes: Wishes) -> Known:
+    """Have the subject searched by whoever comes first; return what is then known of it."""
+    store, identity, model = wishes.place(), subject.identity, subject.device_model
     if mode() != SEARCH:
         raise SearchFailedError(f"{store} knows nothing of it, and searching is switched off")
+    job = job_of(subject, call)
     demand_store_place(store)
     folder = artefacts_of(store).absolute() / "kernels"
     limit_s = _FREE_S if wishes.seconds is None else wishes.seconds + _SLACK_S
@@ -73,12 +73,13 @@ def _settled(job: TuningJob, wishes: Wishes) -> Known:
         if known is None or not known.finished:
             order = Order(
                 job=job,
-                file=folder / f"{job.kernel}_{identity}.py",
+                file=folder / f"{subject.kernel}_{identity}.py",
                 store=store,
                 budget=wishes.evaluations,
                 seconds=wishes.seconds,
                 wait_s=limit_s,
             )
+            ready_device()
             have_searched(order, limit_s=limit_s)
             known = look_up(store, identity, model)
     if known is None:
@@ -89,11 +90,11 @@ def _settled(job: TuningJob, wishes: Wishes) -> Known:
 # The job
 
 
-def job_of(call: Call, wishes: Wishes) -> TuningJob:
-    """Return a call as a job for another process.
+def subject_of(call: Call, wishes: Wishes) -> TuningSubject:
+    """Return what is tuned, without looking at the call's tensors.
 
     Raises:
-        CannotTravelError: Something of it exists in this process only.
+        CannotTravelError: The kernel uses something of this process only, or has hooks.
         InputError: The space does not hold a configuration.
     """
     kernel = kernel_of(call.tuner.base_fn.__name__, call.tuner)
@@ -101,23 +102,35 @@ def job_of(call: Call, wishes: Wishes) -> TuningJob:
         raise CannotTravelError(f"{kernel.hooks[0]} is code of this program")
     genes = wishes.genes(kernel.seeds or ({"num_warps": 4, "num_stages": 3, "maxnreg": 0},))
     names = [gene.name for gene in genes]
-    seeds = [{n: s[n] for n in names if n in s} for s in kernel.seeds]
-    first = seeds[0] if seeds else _default_seed(genes)
-    given = {n: v for n, v in call.named.items() if n not in kernel.heuristics}
+    seeds = tuple({n: s[n] for n in names if n in s} for s in kernel.seeds)
     device, model, arch = current_device()
-    return TuningJob(
+    return TuningSubject(
         kernel=kernel.function,
         source=kernel_source(call.tuner),
         key=call.key,
-        call=captured(given, zeroed=kernel.reset_to_zero),
-        grid=_grid(call, genes, first),
-        computed=_computed(call, genes, first),
         genes=genes,
-        seeds=tuple(seeds) or (first,),
-        pruned=_pruned(call, genes),
+        seeds=seeds or (_default_seed(genes),),
         arch=arch,
         device=device,
         device_model=model,
+    )
+
+
+def job_of(subject: TuningSubject, call: Call) -> TuningJob:
+    """Return a call as a job for another process.
+
+    Raises:
+        CannotTravelError: Something of it exists in this process only.
+    """
+    genes, first = subject.genes, subject.seeds[0]
+    computed = _computed(call, genes, first)
+    given = {name: value for name, value in call.named.items() if name not in computed}
+    return TuningJob(
+        subject=subject,
+        call=captured(given, zeroed=call.tuner.reset_to_zero),
+        grid=_grid(call, genes, first),
+        computed=computed,
+        pruned=_pruned(call, genes),
     )
 
 

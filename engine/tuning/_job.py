@@ -12,20 +12,15 @@ from kernelarc.genomes import Allele, Gene, canonical_json, fingerprint_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TuningJob:
-    """A kernel to be tuned for one key.
+class TuningSubject:
+    """What is tuned, for which key: enough to know it again.
 
     Attributes:
         kernel: Name of the jitted function.
         source: Python source that defines it.
         key: Names and values that call for a choice of their own; whole numbers become axes.
-        call: What it was called with.
-        grid: Its grid by genes.
-        computed: Constants that ``triton.heuristics`` computes, by name.
         genes: What there is to choose.
         seeds: The program's own configurations; the first is what it would run.
-        pruned: Genomes that the program's own pruning leaves, as alleles in the order of the
-            genes; None where it leaves all.
         arch: What is compiled for.
         device: ``"cuda:0"``.
         device_model: Its model.
@@ -34,12 +29,8 @@ class TuningJob:
     kernel: str
     source: str
     key: Mapping[str, Any]
-    call: CapturedCall
-    grid: Tabled
-    computed: Mapping[str, Tabled]
     genes: tuple[Gene, ...]
     seeds: tuple[Mapping[str, Allele], ...]
-    pruned: tuple[tuple[Allele, ...], ...] | None
     arch: str
     device: str
     device_model: str
@@ -65,3 +56,23 @@ class TuningJob:
     def axes(self) -> dict[str, int]:
         """The key's whole numbers that can be axes."""
         return {n: v for n, v in self.key.items() if type(v) is int and v >= 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningJob:
+    """A kernel to be tuned for one key, with all of the call that it is tuned for.
+
+    Attributes:
+        subject: What is tuned.
+        call: What it was called with.
+        grid: Its grid by genes.
+        computed: Constants that ``triton.heuristics`` computes, by name.
+        pruned: Genomes that the program's own pruning leaves, as alleles in the order of the
+            genes; None where it leaves all.
+    """
+
+    subject: TuningSubject
+    call: CapturedCall
+    grid: Tabled
+    computed: Mapping[str, Tabled]
+    pruned: tuple[tuple[Allele, ...], ...] | None

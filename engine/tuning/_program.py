@@ -69,10 +69,10 @@ def written_buffers(job: TuningJob, file: Path) -> frozenset[str]:
         said.launch,
         vars(module)[route.kernel],
         values=launch_values(said, route.operator, workload, clears),
-        genes=dict(job.seeds[0]),
+        genes=dict(job.subject.seeds[0]),
         clears=clears,
     )
-    parameters = written_parameters(calls[0], job.arch)
+    parameters = written_parameters(calls[0], job.subject.arch)
     views = job.call.views
     return frozenset(views[name].buffer for name in parameters if name in views)
 
@@ -82,13 +82,13 @@ def search(order: Order) -> int | None:
     job = order.job
     write_file(job, written_buffers(job, order.file), order.file)
     target = kernel_target(str(order.file))
-    device = KernelDevice(job.device, [target.route])
-    known = look_up(order.store, job.identity, job.device_model)
+    device = KernelDevice(job.subject.device, [target.route])
+    known = look_up(order.store, job.subject.identity, job.subject.device_model)
     if known is not None and not known.finished:
         return resume(order.store, known.campaign, device=device).campaign_id
     settings = CampaignSettings(
         target=str(order.file),
-        device=job.device,
+        device=job.subject.device,
         budget=order.budget,
         seconds=order.seconds,
         store=order.store,

@@ -76,24 +76,24 @@ def file_text(job: TuningJob, written: Collection[str], file: str) -> str:
     """
     inputs = {_before(b, written): (b.dtype, (str(b.elements),)) for b in job.call.buffers}
     return _TEMPLATE.format(
-        kernel=job.kernel,
-        key=", ".join(f"{name}={value}" for name, value in job.key.items()) or "none",
+        kernel=job.subject.kernel,
+        key=", ".join(f"{name}={value}" for name, value in job.subject.key.items()) or "none",
         file=file,
-        source=job.source,
+        source=job.subject.source,
         grid=_table(job.grid),
         computed="{" + ", ".join(f"{n!r}: {_table(t)}" for n, t in job.computed.items()) + "}",
         views=[(name, view.buffer, view.offset) for name, view in job.call.views.items()],
         plain=dict(job.call.plain),
-        axes=job.axes,
+        axes=job.subject.axes,
         inputs=inputs,
         outputs={
             b.name: (b.dtype, (str(b.elements),)) for b in job.call.buffers if b.name in written
         },
         in_place={b.name: _before(b, written) for b in job.call.buffers if b.name in written},
         values="kernelarc_values" if carried(job, written) else None,
-        genes="\n".join(f"        {_gene(gene)}," for gene in job.genes),
+        genes="\n".join(f"        {_gene(gene)}," for gene in job.subject.genes),
         constraints=_constraints(job),
-        seeds=[dict(seed) for seed in job.seeds],
+        seeds=[dict(seed) for seed in job.subject.seeds],
         tolerance=_TOLERANCE,
     )
 
@@ -109,7 +109,7 @@ def _table(table: Tabled) -> str:
 def _constraints(job: TuningJob) -> str:
     if job.pruned is None:
         return "[]"
-    names = [gene.name for gene in job.genes]
+    names = [gene.name for gene in job.subject.genes]
     return f"[TabledConstraint({names!r}, {list(job.pruned)!r}, 'early_config_prune')]"
 
 

@@ -22,19 +22,37 @@ from numpy.typing import NDArray
 import kernelarc
 from kernelarc.bench.kernelfile import kernel_target
 from kernelarc.engine.tuning._calls import captured
-from kernelarc.engine.tuning._job import TuningJob
+from kernelarc.engine.tuning._job import TuningJob, TuningSubject
 from kernelarc.engine.tuning._known import look_up
 from kernelarc.engine.tuning._program import written_buffers
 from kernelarc.engine.tuning._searching import SearchFailedError, have_searched
 from kernelarc.engine.tuning._settings import Wishes, default_store, mode
 from kernelarc.engine.tuning._sharing import SharedTooLongError, one_at_a_time
 from kernelarc.engine.tuning._sources import kernel_source
-from kernelarc.engine.tuning._tables import Tabled, tabled
+from kernelarc.engine.tuning._tables import tabled
 from kernelarc.engine.tuning._travel import CannotTravelError
 from kernelarc.engine.tuning._writing import write_file
-from kernelarc.genomes import Gene, InputError, PowerOfTwo
+from kernelarc.genomes import (
+    Candidate,
+    Contest,
+    Environment,
+    Evaluation,
+    Gene,
+    Genome,
+    InputError,
+    Judged,
+    Measurement,
+    Operator,
+    PowerOfTwo,
+    Problem,
+    Status,
+    TensorSpec,
+    Verdict,
+    Workload,
+)
 from kernelarc.genomes.kernels import DeviceLimits, TensorArgument
 from kernelarc.genomes.triton import imported, made_inputs
+from kernelarc.storage import CampaignSpec, ContestRecord, Event, Round, open_writer
 
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="Triton is not installed"
@@ -265,19 +283,22 @@ def job(source: str) -> TuningJob:
         PowerOfTwo(name="num_warps", low=1, high=4),
     )
     first = {"BLOCK": 128, "num_warps": 4}
-    return TuningJob(
+    subject = TuningSubject(
         kernel="gather_add",
         source=source,
         key={"n": 1000, "x.dtype": "torch.float32"},
-        call=captured({**named, "n": 1000, "FACTOR": 2}),
-        grid=tabled("the grid", lambda c: (-(-1000 // c["BLOCK"]),), {}, genes, first),
-        computed={"EVEN": tabled("EVEN", lambda c: 1000 % c["BLOCK"] == 0, {}, genes, first)},
         genes=genes,
         seeds=(first,),
-        pruned=None,
         arch="sm_90a",
         device="cuda:0",
         device_model="Some GPU",
+    )
+    return TuningJob(
+        subject=subject,
+        call=captured({**named, "n": 1000, "FACTOR": 2}),
+        grid=tabled("the grid", lambda c: (-(-1000 // c["BLOCK"]),), {}, genes, first),
+        computed={"EVEN": tabled("EVEN", lambda c: 1000 % c["BLOCK"] == 0, {}, genes, first)},
+        pruned=None,
     )
 
 
@@ -304,20 +325,19 @@ def test_a_job_becomes_a_kernel_file_whose_genomes_compile(tmp_path: Path) -> No
     assert made["x"].std() > 0.5
 
 
-def test_a_job_s_identity_is_its_key_and_code_not_its_sizes() -> None:
-    one = job("def gather_add(): ...")
-    assert one.identity == job("def gather_add(): ...").identity
+def test_a_subject_is_known_by_its_key_and_code() -> None:
+    one = job("def gather_add(): ...").subject
+    assert one.identity == job("def gather_add(): ...").subject.identity
     assert one.axes == {"n": 1000}
     for changed in (
         replace(one, source="def gather_add(): pass"),
         replace(one, key={"n": 1001}),
         replace(one, device_model="Another GPU"),
         replace(one, genes=one.genes[:1]),
+        replace(one, seeds=()),
     ):
         assert changed.identity != one.identity
-    assert replace(one, call=captured({"n": 7}), grid=Tabled(genes=(), rows={(): 1})).identity == (
-        one.identity
-    )
+    assert replace(one, device="cuda:3").identity == one.identity
 
 
 # Settings
@@ -349,6 +369,96 @@ def test_a_store_that_is_not_there_knows_nothing(tmp_path: Path) -> None:
     assert look_up(str(tmp_path / "absent.db"), "abc", "Some GPU") is None
     (tmp_path / "broken.db").write_text("no database")
     assert look_up(str(tmp_path / "broken.db"), "abc", "Some GPU") is None
+
+
+# Finding
+
+
+def search_in_the_store(order: Any, *, valid: bool = True) -> int:
+    """Do what a searching process does, as far as a store shows it: one audited best, or none."""
+    best = Genome("triton", {"BLOCK": 256, "num_warps": 8, "num_stages": 3, "maxnreg": 0})
+    operator = Operator(
+        name="k", axes={}, inputs=(),
+        outputs=(TensorSpec(name="x", shape=("8",), dtype="float32"),),
+    )  # fmt: skip
+    workload = Workload(operator=operator.fingerprint)
+    candidate = Candidate(
+        number=0, round=0, workload=workload.fingerprint, island="memory", mutation="step",
+        genome=best,
+    )  # fmt: skip
+    timed = Measurement(samples=(5.0,), objective=5.0)
+    evaluation = Evaluation(candidate=candidate, status=Status.OK, measurement=timed)
+    audit = ContestRecord(
+        purpose="audit", workload=workload.fingerprint, subject=best.fingerprint, against="",
+        contest=Contest(names=(best.fingerprint,), samples=((5.0,),)), speedup=None, upheld=valid,
+    )  # fmt: skip
+    spec = CampaignSpec(
+        target=str(order.file), device="cuda:0", seed=0, settings={},
+        problem=Problem(operator=operator, workloads=(workload,)),
+    )  # fmt: skip
+    environment = Environment(identity={"device": order.job.subject.device_model})
+    with open_writer(order.store, create=True) as writer:
+        campaign = writer.begin(spec, environment)
+        judged = Judged(evaluation=evaluation, verdict=Verdict.KEEP)
+        finished = Event(kind="finished", payload={"reason": "budget"}, unix_s=0.0)
+        writer.append(campaign, [Round(number=0, counts={}), candidate, judged, audit, finished])
+    return campaign
+
+
+@needs_triton
+@pytest.mark.parametrize("valid", [True, False])
+def test_a_key_is_searched_once_and_read_ever_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, valid: bool
+) -> None:
+    import triton
+
+    from kernelarc.engine.tuning import _finding
+
+    searched: list[Any] = []
+
+    def have(order: Any, *, limit_s: float) -> int:
+        searched.append(order)
+        return search_in_the_store(order, valid=valid)
+
+    monkeypatch.setattr(_finding, "have_searched", have)
+    monkeypatch.setattr(_finding, "ready_device", lambda: None)
+    monkeypatch.setattr(_finding, "current_device", lambda: ("cuda:1", "Some GPU", "sm_90a"))
+    path = tmp_path / "found.py"
+    path.write_text(
+        "import triton, triton.language as tl\n\n@triton.jit\n"
+        "def k(x, n, BLOCK: tl.constexpr):\n    tl.store(x, n)\n"
+    )
+    configurations = [triton.Config({"BLOCK": 64}, num_warps=2)]
+    kernel = kernelarc.autotune(configs=configurations, key=["n"])(
+        imported(path, f"found{valid}").k
+    )
+    wishes = Wishes(store=tmp_path / "s.db", budget=9)
+    tensor = Tensor(aligned(64))
+
+    def ask(n: int) -> Any:
+        grid = lambda call: (64 // call["BLOCK"] + 1,)  # noqa: E731
+        named = {"x": tensor, "n": n}
+        call = _finding.Call(tuner=kernel, named=named, key={"n": n}, grid=grid)
+        return _finding.found_configuration(call, wishes)
+
+    for _ in range(2):
+        if valid:
+            found = ask(5)
+            assert (found.kwargs, found.num_warps) == ({"BLOCK": 256}, 8)
+        else:
+            with pytest.raises(SearchFailedError, match="campaign 1 found nothing valid"):
+                ask(5)
+    (order,) = searched
+    assert (order.budget, order.store) == (9, str(tmp_path / "s.db"))
+    assert order.job.grid.genes == ("BLOCK",)
+    assert pickle.loads(pickle.dumps(order)).job.subject.identity in order.file.name
+    monkeypatch.setenv("KERNELARC_AUTOTUNE", "read")
+    with pytest.raises(SearchFailedError, match="searching is switched off"):
+        ask(6)
+    monkeypatch.setattr(_finding, "current_device", lambda: ("cuda:0", "Other GPU", "sm_90a"))
+    with pytest.raises(SearchFailedError, match="searching is switched off"):
+        ask(5)
+    assert len(searched) == 1
 
 
 # Sharing
@@ -436,7 +546,6 @@ def test_what_a_search_finds_is_launched_and_found_once_a_key(
         asked.append((dict(call.key), dict(call.named), call.grid))
         return triton.Config({"BLOCK": 512}, num_warps=8)
 
-    monkeypatch.setattr(_decorator, "ready_device", lambda: None)
     monkeypatch.setattr(_decorator, "found_configuration", found)
     kernel, launcher = decorated(tmp_path, "decorated_found")
     for n in (5, 5, 6):
@@ -459,7 +568,6 @@ def test_a_search_that_fails_leaves_the_kernel_to_triton(
         asked.append(1)
         raise CannotTravelError("argument 'f' is a function")
 
-    monkeypatch.setattr(_decorator, "ready_device", lambda: None)
     monkeypatch.setattr(_decorator, "found_configuration", failing)
     kernel, launcher = decorated(tmp_path, "decorated_failing")
     for _ in range(2):
