@@ -24,7 +24,7 @@ from kernelarc.bench.kernelfile import kernel_target
 from kernelarc.engine.tuning._calls import captured
 from kernelarc.engine.tuning._job import TuningJob, TuningSubject
 from kernelarc.engine.tuning._known import look_up
-from kernelarc.engine.tuning._program import written_buffers
+from kernelarc.engine.tuning._program import Order, written_buffers
 from kernelarc.engine.tuning._searching import SearchFailedError, have_searched
 from kernelarc.engine.tuning._settings import Wishes, default_store, mode
 from kernelarc.engine.tuning._sharing import SharedTooLongError, one_at_a_time
@@ -488,6 +488,19 @@ def test_one_process_searches_and_the_others_wait(tmp_path: Path) -> None:
 def test_a_search_that_fails_says_so_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(SearchFailedError, match=r"AttributeError|the searching process died"):
         have_searched({"no": "order"}, limit_s=60.0)
+
+
+@needs_triton
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
+def test_a_searching_process_comes_as_far_as_the_device(tmp_path: Path) -> None:
+    path = tmp_path / "a store" / "kernels" / "gather_add.py"
+    order = Order(
+        job=job(KERNEL), file=path, store=str(tmp_path / "s.db"), budget=3, seconds=None, wait_s=1.0
+    )
+    with pytest.raises(SearchFailedError, match=r"the cuda device needs .*kernelarc\[cuda\]"):
+        have_searched(order, limit_s=110.0)
+    target = kernel_target(str(path))  # what it wrote, with the outputs it found
+    assert [spec.name for spec in target.problem.operator.outputs] == ["out"]
 
 
 # The decorator
