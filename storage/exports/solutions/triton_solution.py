@@ -50,11 +50,8 @@ def _value(what: Any, memory: dict[str, Any]) -> Any:
     if kind == "number":
         return held
     if kind == "pointer":
-        return (
-            held
-            if dtype == str(held.dtype).removeprefix("torch.") and not offset
-            else _typed(held, offset, dtype)
-        )
+        plain = dtype not in _RAW and dtype == str(held.dtype).removeprefix("torch.")
+        return held if plain and not offset else _typed(held, offset, dtype)
     shape, strides, block, padding = form
     return TensorDescriptor(
         _typed(held, offset, dtype), list(shape), list(strides), list(block), padding

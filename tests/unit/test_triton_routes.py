@@ -1,0 +1,206 @@
+"""Triton routes of packaged problems: their spaces, and their kernels on the CPU.
+
+Triton's interpreter runs them there: an exported solution in a process of its own, with its
+sources, its table of launches and its entry. Shapes are small and ragged.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernelarc.genomes import (
+    Axis,
+    Genome,
+    Operator,
+    TensorSpec,
+    Workload,
+    axis_values,
+    packaged_problem,
+    recognised,
+)
+from kernelarc.genomes.kernels import DeviceLimits, KernelRoute, kernel_routes
+
+HOPPER = DeviceLimits.of_arch("sm_90a")
+SMALL: Mapping[str, Mapping[str, int]] = {
+    "swiglu": {"batch": 3, "seq": 23, "hidden": 48, "intermediate": 80},
+    "geglu": {"batch": 1, "seq": 33, "hidden": 64, "intermediate": 64},
+    "nvfp4_gqa": {"batch_size": 2, "seq_len": 23, "query_heads": 6, "kv_heads": 2, "head_dim": 32},
+    "gqa_paged_prefill": {
+        "total_q": 31,
+        "num_pages": 50,
+        "len_indptr": 5,
+        "num_kv_indices": 40,
+        "num_qo_heads": 4,
+        "num_kv_heads": 2,
+        "head_dim": 32,
+        "page_size": 3,
+    },
+}
+PAGED = {
+    "block_m": 16, "block_n": 32, "num_warps": 4, "num_stages": 1, "evict": "", "parted": False,
+    "heads_first": False, "longest_first": False, "maxnreg": 0,
+}  # fmt: skip
+GATED = {
+    "block_m": 32, "block_n": 32, "block_k": 32, "num_warps": 4, "num_stages": 2, "evict": "",
+    "group": 2, "programs": 0, "maxnreg": 0,
+}  # fmt: skip
+QUANTISED = {
+    "block_m": 32, "block_n": 32, "num_warps": 4, "num_stages": 1, "factor": "float16",
+    "repeat": False, "heads_first": False, "maxnreg": 0,
+}  # fmt: skip
+CASES: list[tuple[str, dict[str, Any], dict[str, int]]] = [
+    ("swiglu", GATED, {}),
+    ("swiglu", {**GATED, "block_k": 16, "block_n": 16, "programs": 1}, {}),
+    ("geglu", {**GATED, "block_m": 64}, {}),
+    ("nvfp4_gqa", QUANTISED, {}),
+    ("nvfp4_gqa", {**QUANTISED, "block_n": 16, "repeat": True, "heads_first": True}, {}),
+    ("gqa_paged_prefill", PAGED, {}),
+    ("gqa_paged_prefill", {**PAGED, "parted": True, "longest_first": True}, {}),
+    ("gqa_paged_prefill", {**PAGED, "heads_first": True, "block_n": 16}, {"page_size": 1}),
+    ("gqa_paged_prefill", PAGED, {"page_size": 1, "num_kv_indices": 9}),  # rows that see nothing
+]
+
+
+def small(name: str, sizes: Mapping[str, int], dtype: str = "float16") -> tuple[Operator, Workload]:
+    """Return a packaged operator with small axes and another 16-bit type."""
+    operator = packaged_problem(name).operator
+    axes = {
+        axis: Axis(name=axis, kind="const", value=sizes[axis]) if held.kind == "const" else held
+        for axis, held in operator.axes.items()
+    }
+
+    def typed(specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
+        return tuple(replace(s, dtype=dtype) if s.dtype == "bfloat16" else s for s in specs)
+
+    made = replace(
+        operator, axes=axes, inputs=typed(operator.inputs), outputs=typed(operator.outputs)
+    )
+    free = {axis: sizes[axis] for axis, held in operator.axes.items() if held.kind == "var"}
+    return made, Workload(operator=made.fingerprint, axes=free)
+
+
+def triton_route(operator: Operator) -> Any:
+    (route,) = (r for r in kernel_routes(recognised(operator)) if r.name == "triton")
+    assert isinstance(route, KernelRoute)
+    return route
+
+
+@pytest.mark.parametrize("name", list(SMALL))
+def test_spaces_hold_eight_genes_and_their_seeds(name: str) -> None:
+    problem = packaged_problem(name)
+    route = triton_route(problem.operator)
+    rng = np.random.default_rng(0)
+    for workload in problem.workloads:
+        space = route.space(workload, HOPPER)
+        assert route.unsuited(workload) is None
+        assert len(space.genes) >= 8 and space.size().legal > 500
+        seeds = route.seeds(workload, HOPPER)
+        assert seeds and all(space.contains(seed.genome) for seed in seeds)
+        assert space.contains(space.sample(rng))
+
+
+def test_each_packaged_problem_has_two_routes_or_says_so() -> None:
+    """A graph of subtasks (decoder_block) and the experts have fewer: that is written down."""
+    counts = {
+        name: len(kernel_routes(recognised(packaged_problem(name).operator)))
+        for name in ("gemm_residual", "add_rmsnorm_bf16", *SMALL)
+    }
+    assert all(count >= 2 for count in counts.values()), counts
+
+
+CHECK = """
+import json, sys, torch
+sys.path.insert(0, sys.argv[1])
+import reference, solution
+given = json.load(open(sys.argv[2]))
+torch.manual_seed(5)
+sizes = given["sizes"]
+def fitted(value, dtype):
+    kind = getattr(torch, dtype)
+    same = not isinstance(value, torch.Tensor) or value.dtype == kind
+    return value if same else value.to(kind)
+if hasattr(reference, "make_inputs"):
+    made = reference.make_inputs(sizes, "cpu")
+    inputs = [fitted(made[name], dtype) for name, _, dtype in given["inputs"]]
+else:
+    inputs = [(torch.randn([sizes[a] for a in s]) / 3).to(getattr(torch, d))
+              for _, s, d in given["inputs"]]
+outputs = [torch.full([sizes[a] for a in s], float("nan"), dtype=getattr(torch, d))
+           for _, s, d in given["outputs"]]
+solution.run(*inputs, *outputs)
+def wide(t):
+    if not isinstance(t, torch.Tensor) or not t.dtype.is_floating_point or "float4" in str(t.dtype):
+        return t
+    return t.double()
+expected = reference.run(*(wide(t) for t in inputs))
+expected = expected if isinstance(expected, tuple) else (expected,)
+for right, found in zip(expected, outputs, strict=True):
+    seen = torch.isfinite(right)
+    assert torch.equal(torch.isfinite(found), seen), "finite elsewhere"
+    assert torch.equal(torch.isneginf(found), torch.isneginf(right))
+    error = (found.double() - right)[seen].abs().max() / right[seen].abs().max().clamp(min=1e-9)
+    assert error < 4e-3, (list(found.shape), float(error))
+print("right")
+"""
+
+
+@pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in ("torch", "triton")),
+    reason="runs Triton's interpreter over torch tensors",
+)
+@pytest.mark.parametrize(("name", "alleles", "changed"), CASES)
+def test_an_exported_solution_computes_what_the_reference_does(
+    name: str, alleles: dict[str, Any], changed: dict[str, int], tmp_path: Path
+) -> None:
+    from kernelarc.storage.exports._sol_triton import (
+        _FILLED,
+        _table,
+        entry,
+        key_of,
+        key_values,
+        steps_of,
+    )
+
+    sizes = {**SMALL[name], **changed}
+    operator, workload = small(name, sizes)
+    sizes = axis_values(operator, workload)
+    # 16-bit floats of the kernel that the interpreter lacks stand for those that it has.
+    route = triton_route(replace(operator, outputs=packaged_problem(name).operator.outputs)
+                         if name == "nvfp4_gqa" else operator)  # fmt: skip
+    route.operator = operator
+    key = key_of(operator)
+    rows = {
+        key_values(operator, workload, key): steps_of(route, workload, Genome("triton", alleles))
+    }
+    template = files("kernelarc.storage.exports.solutions").joinpath("triton_solution.py")
+    source = _FILLED.sub(lambda _: _table(operator, key, rows), template.read_text("utf-8"))
+    (tmp_path / "solution.py").write_text(source + entry(operator))
+    (tmp_path / "kernels.py").write_text(route.source())
+    (tmp_path / "reference.py").write_text(str(operator.reference))
+    tensors = {
+        part: [[spec.name, spec.shape, spec.dtype] for spec in specs]
+        for part, specs in (("inputs", operator.inputs), ("outputs", operator.outputs))
+    }
+    (tmp_path / "given.json").write_text(json.dumps({"sizes": sizes, **tensors}))
+    (tmp_path / "check.py").write_text(CHECK)
+    outcome = subprocess.run(
+        [sys.executable, str(tmp_path / "check.py"), str(tmp_path), str(tmp_path / "given.json")],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert outcome.stdout.strip() == "right", outcome.stderr[-2000:]
