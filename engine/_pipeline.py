@@ -68,6 +68,7 @@ class Pipeline:
         self._on_round = on_round
         self._target_reached = target_reached
         self._elapsed_s = elapsed_s
+        self._ready: dict[int, Evaluation] = {}
         self._exhausted = False
 
     def run(self) -> str:
@@ -107,20 +108,22 @@ class Pipeline:
         self._journal.commit()
 
     def _drain(self) -> None:
-        ready: dict[int, Evaluation] = {}
+        self._settle_next()  # what came out of order before the search was over
         for evaluation in self._session.collect():
-            ready[evaluation.candidate.number] = evaluation
-            while self._state.pending and (number := next(iter(self._state.pending))) in ready:
-                self._settle(ready.pop(number))
+            self._ready[evaluation.candidate.number] = evaluation
+            self._settle_next()
+
+    def _settle_next(self) -> None:
+        while self._state.pending and (number := next(iter(self._state.pending))) in self._ready:
+            self._settle(self._ready.pop(number))
 
     def _collect(self) -> str | None:
         """Judge what comes in, in ask order; return a reason to stop at once, or None."""
-        ready: dict[int, Evaluation] = {}
         for evaluation in self._session.collect():
             crash_point("after-evaluation")
-            ready[evaluation.candidate.number] = evaluation
-            while self._state.pending and (number := next(iter(self._state.pending))) in ready:
-                self._settle(ready.pop(number))
+            self._ready[evaluation.candidate.number] = evaluation
+            while self._state.pending and (n := next(iter(self._state.pending))) in self._ready:
+                self._settle(self._ready.pop(n))
                 if (reason := self._urgent()) is not None:
                     return reason
             if self._session.lag:
