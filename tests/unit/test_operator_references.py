@@ -333,3 +333,19 @@ def test_packaged_inputs_fit_their_shapes() -> None:
             else:
                 assert list(value.shape) == [small[axis] for axis in spec.shape]
                 assert str(value.dtype) == f"torch.{spec.dtype}"
+
+
+def test_a_long_sum_s_own_rounding_stays_within_its_tolerance() -> None:
+    """The reference in its own types, against itself in float64, at each workload's tokens."""
+    torch.manual_seed(11)
+    problem = packaged_problem("moe_swiglu_backward")
+    run = space_of(problem.operator)["run"]
+    for workload in problem.workloads:
+        sizes = {"tokens": workload.axes["tokens"], "hidden": 128, "intermediate": 48}
+        inputs = inputs_of(problem, sizes)
+        rounded, exact = run(*inputs.values()), run(*map(widened, inputs.values()))
+        tolerance = workload.tolerance
+        for found, right in zip(rounded, exact, strict=True):
+            bound = tolerance.max_atol + tolerance.max_rtol * right.abs()
+            matched = ((found.double() - right).abs() <= bound).double().mean()
+            assert float(matched) >= tolerance.required_matched_ratio, (workload.axes, matched)
