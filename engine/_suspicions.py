@@ -10,6 +10,7 @@ from kernelarc.storage import StoreReader
 
 _LOOKED_AT = 500
 _LEAST = 2
+_DRIVER_REFUSES = "launch refused"
 
 
 def suspicions(reader: StoreReader, campaign: int) -> tuple[str, ...]:
@@ -19,7 +20,7 @@ def suspicions(reader: StoreReader, campaign: int) -> tuple[str, ...]:
     """
     judged = islice(reader.evaluations(campaign), _LOOKED_AT)
     evaluations = [one.evaluation for one in judged]
-    found = (_wrong_reference(evaluations), _idle_genes(evaluations))
+    found = (_wrong_reference(evaluations), _idle_genes(evaluations), _refused(evaluations))
     return tuple(remark for remark in found if remark is not None)
 
 
@@ -31,6 +32,17 @@ def _wrong_reference(evaluations: Sequence[Evaluation]) -> str | None:
     return (
         f"each of the {len(ran)} genomes that ran gave another result than the reference: the "
         f"reference may be wrong ({ran[0].message})"
+    )
+
+
+def _refused(evaluations: Sequence[Evaluation]) -> str | None:
+    """Say that compiler and driver do not go together, where the driver takes no binary."""
+    tried = [e for e in evaluations if e.status not in {Status.COMPILE_ERROR, Status.REJECTED}]
+    if len(tried) < _LEAST or any(e.failure != _DRIVER_REFUSES for e in tried):
+        return None
+    return (
+        f"the driver refuses each of the {len(tried)} kernels that were built: the compiler may "
+        f"be newer than the driver ({tried[0].message})"
     )
 
 

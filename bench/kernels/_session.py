@@ -57,7 +57,7 @@ from kernelarc.genomes import (
     axis_values,
     matmul_job,
 )
-from kernelarc.genomes.kernels import KernelRoute
+from kernelarc.genomes.kernels import ARCHES, KernelRoute
 
 _HEURISTICS = 12
 _FINALISTS = 8
@@ -111,6 +111,7 @@ class KernelSession(Session):
             raise
         try:
             self._reply: DeviceReply = line.ask("describe")
+            _demand_arch(name, self._reply.limits.arch)
             self.environment = self._environment(line.ask("environment"))
         except BaseException:
             pool.close()
@@ -366,6 +367,14 @@ class KernelSession(Session):
         if flow is not None:
             flow.close()
         self._lock.release()
+
+
+def _demand_arch(device: str, arch: str) -> None:
+    if arch not in ARCHES:
+        raise InputError(
+            f"device {device} is of {arch}: compiled routes are for {', '.join(ARCHES)}; "
+            f"--routes {LT_ROUTE} searches matrix products without them"
+        )
 
 
 def _task(problem: Problem, workload: Workload) -> KernelTask:

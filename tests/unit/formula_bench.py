@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from kernelarc.bench.cuda._protocol import ContestReply, Outcome
 from kernelarc.bench.kernels._messages import (
@@ -30,8 +31,11 @@ class FormulaBench:
         """Take a problem."""
 
     def describe(self) -> DeviceReply:
-        """Return Hopper's figures."""
-        return DeviceReply(limits=DeviceLimits.of_arch("sm_90a"), baselines={})
+        """Return Hopper's figures; those of an older device as number 80."""
+        limits = DeviceLimits.of_arch("sm_90a")
+        if self._ordinal == 80:
+            limits = replace(limits, compute_capability=(8, 0))
+        return DeviceReply(limits=limits, baselines={})
 
     def environment(self) -> Environment:
         """Return a fixed identity."""

@@ -28,6 +28,9 @@ GEMM = builtin_operators()["gemm"]
 WORKLOAD = Workload(operator=GEMM.fingerprint, axes={"M": 8, "N": 8, "K": 8})
 
 
+FAILURES = {Status.LAUNCH_ERROR: "launch refused"}
+
+
 def said(tmp_path: Path, outcomes: Sequence[tuple[Status, str | None]]) -> tuple[str, ...]:
     """Return the remarks on a campaign whose genomes had these outcomes and binaries."""
     entries: list[Entry] = [Round(number=0, counts={})]
@@ -42,7 +45,7 @@ def said(tmp_path: Path, outcomes: Sequence[tuple[Status, str | None]]) -> tuple
             candidate=candidate,
             status=status,
             measurement=Measurement(samples=(1.0,), objective=1.0) if ok else None,
-            failure=None if ok else "wrong",
+            failure=None if ok else FAILURES.get(status, "wrong"),
             message="" if ok else "off by 3",
             properties=seen,
         )
@@ -58,6 +61,7 @@ def said(tmp_path: Path, outcomes: Sequence[tuple[Status, str | None]]) -> tuple
 
 
 OK, WRONG, LATE = Status.OK, Status.WRONG_RESULT, Status.TIMEOUT
+REFUSED, BROKEN = Status.LAUNCH_ERROR, Status.COMPILE_ERROR
 
 
 @pytest.mark.parametrize(
@@ -70,6 +74,8 @@ OK, WRONG, LATE = Status.OK, Status.WRONG_RESULT, Status.TIMEOUT
         ([(OK, "a"), (OK, "b")], []),
         ([(OK, "a"), (OK, "a"), (LATE, None)], []),
         ([(OK, None), (OK, None)], []),
+        ([(BROKEN, None), (REFUSED, "a"), (REFUSED, "b")], ["the driver refuses each of the 2"]),
+        ([(REFUSED, "a"), (OK, "b")], []),
     ],
 )
 def test_suspicions(

@@ -12,29 +12,37 @@ from tests.unit.compiling_routes import PlantedRoute
 
 from kernelarc.bench import DeviceLock
 from kernelarc.bench.kernels import KernelSession, _line
-from kernelarc.genomes import Candidate, Evaluation, Genome, Status, builtin_problem
+from kernelarc.genomes import Candidate, Evaluation, Genome, InputError, Status, builtin_problem
 
 PROBLEM = builtin_problem("gemm")
 (WORKLOAD,) = PROBLEM.workloads
 
 
-@pytest.fixture
-def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KernelSession]:
+@pytest.fixture(autouse=True)
+def _formula(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNELARC_LOCK_DIR", str(tmp_path))
     monkeypatch.setattr(_line, "_BENCH", "tests.unit.formula_bench:FormulaBench")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
-    lock = DeviceLock("cuda:7").acquire()
-    with KernelSession(
-        "cuda:7",
-        7,
+
+
+def _opened(folder: Path, ordinal: int = 7) -> KernelSession:
+    lock = DeviceLock(f"cuda:{ordinal}").acquire()
+    return KernelSession(
+        f"cuda:{ordinal}",
+        ordinal,
         PROBLEM,
         [PlantedRoute(PROBLEM.operator)],
         seed=1,
         lock=lock,
-        artefacts=tmp_path / "artefacts",
+        artefacts=folder / "artefacts",
         processes=2,
         library=False,
-    ) as opened:
+    )
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[KernelSession]:
+    with _opened(tmp_path) as opened:
         yield opened
 
 
@@ -113,3 +121,8 @@ def test_the_environment_names_what_built(session: KernelSession) -> None:
     assert session.environment.identity == {"device": "formula", "planted.version": "1"}
     assert session.observe()["clock_mhz"] == "1"
     assert float(session.observe()["compile_processes_busy"]) <= 1.0
+
+
+def test_an_older_device_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cuda:80 is of sm_80: compiled routes are for sm_90a"):
+        _opened(tmp_path, ordinal=80)
