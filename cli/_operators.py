@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from kernelarc.genomes import (
     packaged_problems,
 )
 
+_LONGEST_LINE = 80
 _DEFINITION, _WORKLOADS = "definition.json", "workload.jsonl"
 
 
@@ -82,7 +84,10 @@ def _dtypes(operator: Operator) -> str:
 
 
 def _line(operator: Operator) -> str:
-    return (operator.description or operator.op_type or operator.name).split("\n")[0]
+    """Return the first sentence of what an operator says of itself, not too long for a table."""
+    told = (operator.description or operator.op_type or operator.name).split("\n")[0]
+    first = re.split(r"[.;:]\s", told)[0].removesuffix(".")
+    return first if len(first) <= _LONGEST_LINE else f"{first[: _LONGEST_LINE - 3]}..."
 
 
 def _json(name: str, operator: Operator, workloads: tuple[Workload, ...]) -> Mapping[str, Any]:

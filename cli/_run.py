@@ -21,10 +21,10 @@ from kernelarc.engine import CampaignSettings, plan, run
 def command(target: str, dry_run: bool, **flags: Any) -> int:
     """Search for the fastest correct genome of a target.
 
-    TARGET is an operator ('kernelarc operators' lists them), a problem folder (definition.json and
-    workload.jsonl) of a matrix product, a Python file with a Triton kernel (FILE.py, or FILE.py:NAME
-    for one of several), a recorded space (.json or .json.gz), or a campaign file (.toml), in which
-    every flag has a key; flags win over the file.
+    TARGET is an operator or problem ('kernelarc operators' lists them), a problem folder
+    (definition.json and workload.jsonl, as SOL-ExecBench has them), a Python file with a Triton
+    kernel (FILE.py, or FILE.py:NAME for one of several), a recorded space (.json or .json.gz), or a
+    campaign file (.toml), in which every flag has a key; flags win over the file.
 
     The search ends when its budget or time is used, when every legal genome was tried, or when
     you interrupt it; 'kernelarc resume' goes on. Whatever stands at the end is measured again in a
