@@ -10,6 +10,7 @@ from pathlib import Path
 from kernelarc.bench import CpuDevice, Device, replay_device
 from kernelarc.bench.cuda import CudaDevice
 from kernelarc.bench.kernelfile import kernel_target, names_kernel_file
+from kernelarc.bench.kernelfolder import brings_kernel, own_cuda_route
 from kernelarc.bench.kernels import KernelDevice
 from kernelarc.engine._settings import CampaignSettings
 from kernelarc.genomes import (
@@ -92,6 +93,8 @@ def device_for(settings: CampaignSettings) -> Device:
     name = settings.target
     if name not in target_names() and names_kernel_file(name):
         return _kernel_file(settings).device
+    if name not in target_names() and _is_problem(name) and brings_kernel(Path(name)):
+        return _folder(settings).device
     if name not in target_names() and not _is_problem(name) and _is_path(name):
         return replay_device(Path(name))
     return _device(_device_name(settings), settings.routes)
@@ -167,7 +170,19 @@ def _folder(settings: CampaignSettings) -> Target:
     beside = Path(settings.target) / _SOLUTION
     if beside.exists():
         require_definition(load_solution(beside), problem.operator.name, str(beside))
+    if brings_kernel(Path(settings.target)):
+        return _own_kernel(settings, problem)
     return _served(settings, problem)
+
+
+def _own_kernel(settings: CampaignSettings, problem: Problem) -> Target:
+    """Return a problem for a GPU with the CUDA source that its folder brings."""
+    name = settings.device or FIRST_GPU
+    if name.partition(":")[0] != "cuda":
+        raise InputError(f"{settings.target}: a CUDA source runs on cuda:N, not on {name!r}")
+    route = own_cuda_route(Path(settings.target), problem.operator)
+    known = _distinct(with_job_options(problem, settings.options))
+    return Target(KernelDevice(name, [route], only=settings.routes), known)
 
 
 def _served(settings: CampaignSettings, problem: Problem) -> Target:

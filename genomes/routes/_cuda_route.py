@@ -74,6 +74,10 @@ class CudaRoute(KernelRoute):
     def prepared(self, workload: Workload, genome: Genome, arch: str) -> Prepared:
         """Return a genome's source and launches. Compiles nothing and needs no compiler."""
 
+    def options(self) -> tuple[str, ...]:
+        """Return NVRTC's options beside the architecture and the language."""
+        return ()
+
     def build(self, workload: Workload, genome: Genome, arch: str) -> Build:
         """Compile a genome's source for an architecture.
 
@@ -81,7 +85,7 @@ class CudaRoute(KernelRoute):
             BuildError: It does not compile.
         """
         ready = self.prepared(workload, genome, arch)
-        code = compile_cuda(ready.text, arch)
+        code = compile_cuda(ready.text, arch, self.options())
         binary = code_hash(code.cubin)
         launches = tuple(replace(launch, binary=binary) for launch in ready.launches)
         return Build(

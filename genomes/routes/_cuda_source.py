@@ -44,6 +44,11 @@ def sources_hash(*names: str) -> str:
     return state.hexdigest()
 
 
+def text_hash(text: str) -> str:
+    """Return 16 hexadecimal digits over a source."""
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
 def genome_macros(
     genome: Genome, job: Mapping[str, object], *, without: tuple[str, ...] = ()
 ) -> dict[str, str]:

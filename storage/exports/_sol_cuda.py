@@ -11,6 +11,7 @@ from kernelarc.genomes import Genome, InputError, Operator, Solution, Workload
 from kernelarc.genomes.kernels import (
     SCALAR_TYPES,
     Argument,
+    DeviceLimits,
     InputArgument,
     Launch,
     ScalarArgument,
@@ -47,6 +48,9 @@ def cuda_solution(subject: Subject) -> Solution:
         best.workload: best.evaluation.candidate.genome for best in subject.bests if best.audited
     }
     held = [(w, genomes[w.fingerprint]) for w in subject.workloads if w.fingerprint in genomes]
+    device = DeviceLimits.of_arch(ARCH)
+    if not all(route.space(workload, device).contains(genome) for workload, genome in held):
+        raise _own_source(subject)
     return Solution(
         name=solution_name(subject, "cuda"),
         definition=subject.operator.name,
@@ -63,8 +67,13 @@ def _route(subject: Subject) -> CudaRoute:
     for route in kernel_routes(subject.operator):
         if isinstance(route, CudaRoute):
             return route
-    raise InputError(
-        f"campaign {subject.campaign.id}: format sol writes CUDA kernels that come with kernelarc"
+    raise _own_source(subject)
+
+
+def _own_source(subject: Subject) -> InputError:
+    return InputError(
+        f"campaign {subject.campaign.id}: format sol writes CUDA kernels that come with kernelarc, "
+        f"not those of a source of one's own"
     )
 
 
