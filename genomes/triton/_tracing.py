@@ -14,7 +14,7 @@ from typing import Any
 from kernelarc.genomes._alleles import Allele
 from kernelarc.genomes.kernels import BuildError, Clear, TensorArgument
 from kernelarc.genomes.triton._call import OPTIONS, Descriptor, Pointer, TritonCall
-from kernelarc.genomes.triton._layers import jitted, layers
+from kernelarc.genomes.triton._layers import jitted, layers, tuner_of
 
 BAD_LAUNCH = "launch function fails"
 _BYTES = {"float8_e4m3fn": 1, "float8_e5m2": 1, "float4_e2m1fn_x2": 1, "bool": 1}
@@ -160,6 +160,7 @@ class KernelStandIn:
         self._kernel, self._genes, self._trace = kernel, genes, trace
         self.fn = jitted(kernel)
         self.arg_names = tuple(self.fn.arg_names)
+        self._zeroed = tuple(getattr(tuner_of(kernel), "reset_to_zero", ()))
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         def launch(*args: Any, **kwargs: Any) -> None:
@@ -174,7 +175,11 @@ class KernelStandIn:
         kwargs.pop("stream", None)
         kwargs.pop("device", None)
         named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
-        clears, self._trace.clears[:] = tuple(self._trace.clears), []
+        for name in self._zeroed:
+            if isinstance(named.get(name), StandIn):
+                named[name].zero_()
+        clears = tuple(dict.fromkeys(self._trace.clears))
+        self._trace.clears[:] = []
         call = call_of(self._kernel, named, self._genes, grid)
         self._trace.calls.append(replace(call, clears=clears, given=named))
 

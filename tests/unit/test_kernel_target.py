@@ -287,6 +287,35 @@ MOVED = kernelarc.TritonKernel(
 
 
 @needs_triton
+def test_what_an_autotuner_resets_is_zeroed_once_before_each_launch(tmp_path: Path) -> None:
+    tail = """
+@triton.autotune(configs=[triton.Config({"BLOCK": 256})], key=["n"], reset_to_zero=["y"])
+@triton.jit
+def adds(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(y + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+def launch(x, y, n):
+    y.zero_()
+    for _ in range(2):
+        adds[lambda call: (triton.cdiv(n, call["BLOCK"]),)](x, y, n)
+
+T = kernelarc.TritonKernel(launch=launch, kernel=adds, axes={"n": 1000}, **TENSORS)
+"""
+    found = target(tmp_path, tail)
+    (workload,) = found.problem.workloads
+    first = found.route.seeds(workload, HOPPER)[0].genome
+    steps = found.route.build(workload, first, "sm_90a").plan.steps
+    zero = Clear(target=TensorArgument("y"), nbytes=4000)
+    assert [step if isinstance(step, Clear) else "launch" for step in steps] == [
+        zero,
+        "launch",
+        zero,
+        "launch",
+    ]
+
+
+@needs_triton
 @pytest.mark.parametrize("name", ["triton_kernel.py", "triton_autotuned.py"])
 def test_the_examples_are_targets_whose_first_genome_compiles(name: str) -> None:
     found = kernel_target(str(EXAMPLES / name))
