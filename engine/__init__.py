@@ -8,8 +8,9 @@
 - compiling without a device: check, CheckResult, RouteCheck, Spread
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kernelarc._on_first_use import on_first_use
 
 if TYPE_CHECKING:
     from kernelarc.engine._check import SAMPLES, CheckResult, RouteCheck, Spread, check
@@ -88,10 +89,5 @@ _HOMES = {
     "_targets": ("resolve_target",),
     "_verify": ("Verified", "VerifyResult", "verify"),
 }
-_ELSEWHERE = {name: home for home, names in _HOMES.items() for name in names}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _ELSEWHERE:
-        raise AttributeError(f"module 'kernelarc.engine' has no attribute {name!r}")
-    return getattr(import_module(f"kernelarc.engine.{_ELSEWHERE[name]}"), name)
+__getattr__ = on_first_use(__name__, _HOMES)

@@ -7,23 +7,28 @@ is answered: ``CampaignRow`` with its ``CampaignSpec``, ``Known``, ``Best``, ``C
 Written for other tools: ``export``, ``EXPORTERS``, ``paths_for``.
 """
 
-from kernelarc.storage._address import store_name
-from kernelarc.storage._contract import (
-    Best,
-    CampaignRow,
-    CampaignSpec,
-    ContestRecord,
-    Counts,
-    Entry,
-    Event,
-    Known,
-    Round,
-    Share,
-    StoreReader,
-    StoreWriter,
-)
-from kernelarc.storage._open import open_reader, open_writer
-from kernelarc.storage.exports import EXPORTERS, export, paths_for
+from typing import TYPE_CHECKING
+
+from kernelarc._on_first_use import on_first_use
+
+if TYPE_CHECKING:
+    from kernelarc.storage._address import store_name
+    from kernelarc.storage._contract import (
+        Best,
+        CampaignRow,
+        CampaignSpec,
+        ContestRecord,
+        Counts,
+        Entry,
+        Event,
+        Known,
+        Round,
+        Share,
+        StoreReader,
+        StoreWriter,
+    )
+    from kernelarc.storage._open import open_reader, open_writer
+    from kernelarc.storage.exports import EXPORTERS, export, paths_for
 
 __all__ = [
     "EXPORTERS",
@@ -45,3 +50,26 @@ __all__ = [
     "paths_for",
     "store_name",
 ]
+
+# Imported on first use: the command line's help must not wait for everything.
+_HOMES = {
+    "_address": ("store_name",),
+    "_contract": (
+        "Best",
+        "CampaignRow",
+        "CampaignSpec",
+        "ContestRecord",
+        "Counts",
+        "Entry",
+        "Event",
+        "Known",
+        "Round",
+        "Share",
+        "StoreReader",
+        "StoreWriter",
+    ),
+    "_open": ("open_reader", "open_writer"),
+    "exports": ("EXPORTERS", "export", "paths_for"),
+}
+
+__getattr__ = on_first_use(__name__, _HOMES)

@@ -7,8 +7,13 @@ failed; what is proposed again, or is illegal, costs nothing.
 - what can be compared: METHODS, FAMILIES, methods_named
 """
 
-from kernelarc.engine.comparison._compare import Comparison, ComparisonResult, compare
-from kernelarc.engine.comparison._methods import FAMILIES, METHODS, methods_named
+from typing import TYPE_CHECKING
+
+from kernelarc._on_first_use import on_first_use
+
+if TYPE_CHECKING:
+    from kernelarc.engine.comparison._compare import Comparison, ComparisonResult, compare
+    from kernelarc.engine.comparison._methods import FAMILIES, METHODS, methods_named
 
 __all__ = [
     "FAMILIES",
@@ -18,3 +23,11 @@ __all__ = [
     "compare",
     "methods_named",
 ]
+
+# Imported on first use: the command line's help must not wait for everything.
+_HOMES = {
+    "_compare": ("Comparison", "ComparisonResult", "compare"),
+    "_methods": ("FAMILIES", "METHODS", "methods_named"),
+}
+
+__getattr__ = on_first_use(__name__, _HOMES)
