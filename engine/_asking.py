@@ -30,7 +30,7 @@ _MOST_SURPLUS = 4
 # How many of the nearest workloads hand their bests on.
 _NEIGHBOURS = 2
 # Drafts for each candidate that is wanted, where the device sifts them.
-_DRAFTS = 12
+_DRAFTS = 8
 # Larger spaces are not swept: where islands and even sampling find nothing new, they count as
 # exhausted.
 _ENUMERATE_LIMIT = 2_000_000

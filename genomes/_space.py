@@ -124,6 +124,13 @@ class Space:
             raise IllegalGenomeError(why)
         return self._all.genome(found)
 
+    def legal(self, alleles: Mapping[str, Allele]) -> Genome | None:
+        """Make a genome, or return None where the alleles are illegal: ``genome`` without words."""
+        found = self._all.read(alleles)
+        if isinstance(found, str) or self._all.broken(found) is not None:
+            return None
+        return self._all.genome(found)
+
     def contains(self, genome: Genome) -> bool:
         """Tell whether a genome is a legal one of this route, without switched-off genes."""
         if genome.route != self.route:

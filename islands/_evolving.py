@@ -51,7 +51,7 @@ _RANKED, _SMALL_STEPS = 0.7, 0.6
 _DRAFT_TRIES, _DRAFT_RIVALS = 6, 3
 _OLD_PARENTS = 0.3  # drafts made from the best ever, not from the colony
 _STUDY_CHANCE = 0.3
-_SAMPLED = 12  # drawn for one sample: the hint says which
+_SAMPLED = 6  # drawn for one sample: the hint says which
 _FEW = 16  # alleles up to which all of a gene are tried beside the best genome's others
 _SAMPLES = 16
 
@@ -288,13 +288,11 @@ class EvolvingIsland(Island):
                 continue
             few = gene.cardinality <= _FEW
             for allele in gene.values() if few else gene.neighbours(best[gene.name]):
-                alleles = best.replace({gene.name: allele})
-                if terrain.space.violation(alleles) is None:
-                    genome = terrain.space.genome(alleles)
-                    if turn.admits(genome):
-                        turn.taken.add(genome.fingerprint)
-                        parents = (best.fingerprint,)
-                        yield Proposal(genome=genome, mutation="draft.step", parents=parents)
+                genome = terrain.space.legal(best.replace({gene.name: allele}))
+                if genome is not None and turn.admits(genome):
+                    turn.taken.add(genome.fingerprint)
+                    parents = (best.fingerprint,)
+                    yield Proposal(genome=genome, mutation="draft.step", parents=parents)
 
     def _cheap_draft(self, turn: Turn, name: str) -> Proposal | None:
         colony, hall = self._population.colony, self._population.hall
@@ -305,10 +303,11 @@ class EvolvingIsland(Island):
         old = turn.rng.random() < _OLD_PARENTS
         parent = (pick(turn.rng, hall) if old else self._population.parent(_DRAFT_RIVALS)).genome
         alleles = self._moved(turn, name, parent)
-        space = self._terrains[parent.route].space
-        if alleles is None or space.violation(alleles) is not None:
+        if alleles is None:
             return None
-        genome = space.genome(alleles)
+        genome = self._terrains[parent.route].space.legal(alleles)
+        if genome is None:
+            return None
         return Proposal(genome=genome, mutation=name, parents=(parent.fingerprint,))
 
     def _drafting_priors(self) -> dict[str, float]:

@@ -71,6 +71,10 @@ class ListedSpace(Space):
             raise IllegalGenomeError(f"constraint {_NO_ROW!r} does not hold")
         return found
 
+    def legal(self, alleles: Mapping[str, Allele]) -> Genome | None:
+        found = super().legal(alleles)
+        return found if found is not None and found in self._answers else None
+
     def contains(self, genome: Genome) -> bool:
         return super().contains(genome) and genome in self._answers
 
