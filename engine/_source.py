@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from kernelarc.bench.kernelfile import names_kernel_file
+from kernelarc.bench.kernelfolder import brings_kernel, own_cuda_route
 from kernelarc.genomes import Genome, InputError
+from kernelarc.genomes.kernels import DeviceLimits, kernel_routes
 from kernelarc.genomes.routes import cpu_routes
+from kernelarc.genomes.routes._cuda_route import CUDA_ROUTE, CudaRoute
 from kernelarc.genomes.triton import content_of
 from kernelarc.storage import CampaignRow
 
@@ -17,14 +20,16 @@ def source_of(row: CampaignRow, genome: Genome) -> str | None:
     """Return the source of a genome of a campaign with its options and macros written in.
 
     Returns:
-        Text that a C compiler takes as it is, given the options in its first comment; for a
-        kernel file its text with the genome in a comment; None where the route has no source
-        here (a recorded space, a route of one's own).
+        Text that a C compiler takes as it is, given the options in its first comment, or NVRTC
+        for route ``cuda``; for a kernel file its text with the genome in a comment; None where
+        the route has no source here (a recorded space), or it has changed since.
     """
     target = str(row.spec.settings.get("target", row.spec.target))
     if names_kernel_file(target):
         return _kernel_file(row, target, genome)
     problem = row.spec.problem
+    if genome.route == CUDA_ROUTE:
+        return _cuda(row, target, genome)
     route = cpu_routes(problem.operator).get(genome.route)
     if route is None:
         return None
@@ -50,3 +55,33 @@ def _kernel_file(row: CampaignRow, target: str, genome: Genome) -> str | None:
         return None
     alleles = ", ".join(f"{name}={value!r}" for name, value in genome.items())
     return f"# {path}, genome {genome.fingerprint}\n# {alleles}\n\n{path.read_text('utf-8')}"
+
+
+def _cuda(row: CampaignRow, target: str, genome: Genome) -> str | None:
+    """Return a CUDA source for the first workload that the genome fits."""
+    problem, device = row.spec.problem, DeviceLimits.of_arch("sm_90a")
+    route = _cuda_route(target, row)
+    if route is None:
+        return None
+    for workload in problem.workloads:
+        if route.unsuited(workload) is None and route.space(workload, device).contains(genome):
+            text = route.prepared(workload, genome, device.arch).text
+            what = f"{problem.operator.name}, {workload.label}, genome {genome.fingerprint}"
+            return f"// {what}\n\n{text}"
+    return None
+
+
+def _cuda_route(target: str, row: CampaignRow) -> CudaRoute | None:
+    """Return the route whose sources are still those that were measured, or None."""
+    folder, operator = Path(target), row.spec.problem.operator
+    try:
+        found = (
+            own_cuda_route(folder, operator)
+            if brings_kernel(folder)
+            else next((r for r in kernel_routes(operator) if isinstance(r, CudaRoute)), None)
+        )
+    except InputError:
+        return None
+    known = row.environment.identity.items()
+    then = {name.partition(".")[2]: v for name, v in known if name.startswith(f"{CUDA_ROUTE}.")}
+    return found if found is not None and found.is_as_measured(then) else None

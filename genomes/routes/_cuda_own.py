@@ -121,9 +121,9 @@ class OwnCudaRoute(CudaRoute):
     def _names(self) -> tuple[str, ...]:
         return (*self.operator.axes, *(gene.name for gene in self.own.genes))
 
-    def identity(self) -> Mapping[str, str]:
-        """Return NVRTC's version and the source's hash."""
-        return {**super().identity(), "kernel_source": text_hash(self.own.text)}
+    def hashes(self) -> Mapping[str, str]:
+        """Return the source's hash."""
+        return {"kernel_source": text_hash(self.own.text)}
 
     def space(self, workload: Workload, device: DeviceLimits) -> Space:
         """Return the genes under their constraints; strategies are given by rule."""

@@ -106,8 +106,16 @@ class CudaRoute(KernelRoute):
         return nvrtc_missing()
 
     def identity(self) -> Mapping[str, str]:
-        """Return NVRTC's version and the hash of the sources."""
-        return {"nvrtc": nvrtc_version(), "sources": sources_hash(*self.files)}
+        """Return NVRTC's version and the hashes of the sources."""
+        return {"nvrtc": nvrtc_version(), **self.hashes()}
+
+    def hashes(self) -> Mapping[str, str]:
+        """Return the part of the identity that the sources make."""
+        return {"sources": sources_hash(*self.files)}
+
+    def is_as_measured(self, identity: Mapping[str, str]) -> bool:
+        """Tell whether the sources are those of an identity that was recorded."""
+        return all(identity.get(name) == value for name, value in self.hashes().items())
 
 
 def whole_gene(genome: Genome, name: str) -> int:

@@ -4,17 +4,64 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kernelarc.bench.kernelfolder import own_cuda_route
 from kernelarc.engine import source_of
-from kernelarc.genomes import Environment, Genome, Operator, Problem, TensorSpec, Workload
+from kernelarc.genomes import (
+    Environment,
+    Genome,
+    Operator,
+    Problem,
+    TensorSpec,
+    Workload,
+    load_problem,
+    packaged_problem,
+)
+from kernelarc.genomes.kernels import DeviceLimits, kernel_routes
+from kernelarc.genomes.routes._cuda_route import CudaRoute
 from kernelarc.genomes.triton import content_of
 from kernelarc.storage import CampaignRow, CampaignSpec
 
+HOPPER = DeviceLimits.of_arch("sm_90a")
 JOB = Operator(
     name="copy",
     axes={},
     inputs=(TensorSpec(name="x", shape=("8",), dtype="float32"),),
     outputs=(TensorSpec(name="y", shape=("8",), dtype="float32"),),
 )
+
+
+def cuda_row(target: str, problem: Problem, identity: dict[str, str]) -> CampaignRow:
+    spec = CampaignSpec(
+        target=target, device="cuda:0", seed=0, problem=problem, settings={"target": target}
+    )
+    environment = Environment(identity=identity)
+    return CampaignRow(id=1, created_unix_s=0.0, spec=spec, environment=environment)
+
+
+def test_a_packaged_cuda_kernel_is_shown_until_its_sources_change() -> None:
+    problem = packaged_problem("gemm_residual")
+    (route,) = (r for r in kernel_routes(problem.operator) if isinstance(r, CudaRoute))
+    genome = route.seeds(problem.workloads[0], HOPPER)[0].genome
+    known = {f"cuda.{name}": value for name, value in route.hashes().items()}
+    text = source_of(cuda_row("gemm_residual", problem, known), genome)
+    assert text is not None
+    assert text.startswith(f"// gemm_residual, {problem.workloads[0].label}, genome ")
+    assert text.endswith(route.prepared(problem.workloads[0], genome, "sm_90a").text)
+    other = cuda_row("gemm_residual", problem, {**known, "cuda.sources": "0"})
+    assert source_of(other, genome) is None
+    assert source_of(cuda_row("gemm_residual", problem, known), Genome("cuda", {"x": 1})) is None
+
+
+def test_a_cuda_source_of_one_s_own_is_shown_with_its_macros() -> None:
+    folder = Path(__file__).parents[2] / "examples" / "cuda_kernel"
+    problem = load_problem(folder)
+    route = own_cuda_route(folder, problem.operator)
+    (seed,) = route.seeds(problem.workloads[0], HOPPER)
+    known = {f"cuda.{name}": value for name, value in route.hashes().items()}
+    text = source_of(cuda_row(str(folder), problem, known), seed.genome)
+    assert text is not None and "#define THREADS 256\n" in text
+    assert text.endswith((folder / "scaled_add.cu").read_text())
+    assert source_of(cuda_row(str(folder), problem, {}), seed.genome) is None
 
 
 def row(target: str, content: str) -> CampaignRow:
