@@ -116,7 +116,7 @@ def renamed(each: Compiled, names: Mapping[str, tuple[str, ...]], format: str) -
         name = wanted.get(gene.lower())
         if name is not None:
             found[name] = allele
-        elif not _is_neutral(gene, allele):
+        elif not is_neutral(gene, allele):
             raise InputError(
                 f"format {format}: gene {gene!r} of genome {each.genome.fingerprint} has no "
                 f"counterpart there; pin it to what changes nothing and search again"
@@ -130,10 +130,21 @@ def renamed(each: Compiled, names: Mapping[str, tuple[str, ...]], format: str) -
     return {name: found[name] for name in names}
 
 
-_IDLE = {"split_k": 1, "splitk": 1, "sm_multiplier": 1}
+_IDLE: Mapping[str, Allele] = {
+    "split_k": 1,
+    "splitk": 1,
+    "sm_multiplier": 1,
+    "sm_multiple": 1,
+    "load": "pointer",
+    "loop_stages": 0,
+    "epilogue_parts": 1,
+}
+"""Alleles of genes that some kernels have and others lack, at which both do the same."""
 
 
-def _is_neutral(gene: str, allele: Allele) -> bool:
+def is_neutral(gene: str, allele: Allele) -> bool:
+    """Tell whether an allele changes nothing for a program that has no such gene."""
     if gene in NEUTRAL:
         return allele == NEUTRAL[gene]
-    return allele is False or allele == _IDLE.get(gene.lower())
+    # A switch that is off, a hint that is not given, where a result lies.
+    return allele is False or allele == "" or allele == _IDLE.get(gene.lower()) or gene == "aliased"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from kernelarc.genomes import Allele, InputError
-from kernelarc.storage.exports._compiled import NEUTRAL, Compiled, compiled_bests
+from kernelarc.storage.exports._compiled import Compiled, compiled_bests, is_neutral
 from kernelarc.storage.exports._naming import paths_for
 from kernelarc.storage.exports._placing import FileWriter
 from kernelarc.storage.exports._subject import Subject
@@ -28,17 +28,31 @@ _OWN = frozenset(
 )  # fmt: skip
 """Genes that a kernel of Helion's own has: they go over as they are."""
 
+
+def _indexing(value: Any) -> Mapping[str, Any]:
+    return {"indexing": "tensor_descriptor" if value in {True, "descriptor"} else "pointer"}
+
+
+def _grouping(value: Any) -> Mapping[str, Any]:
+    return {"l2_groupings": [value]}
+
+
+def _subtile(value: Any) -> Mapping[str, Any]:
+    return {"epilogue_subtile": value} if value > 1 else {}
+
+
 _CHANGES: Mapping[str, _Change] = {
-    "group_m": lambda value: {"l2_groupings": [value]},
-    "group_size_m": lambda value: {"l2_groupings": [value]},
+    **dict.fromkeys(("group", "group_m", "group_size_m"), _grouping),
+    **dict.fromkeys(("load", "tma", "descriptors"), _indexing),
+    **dict.fromkeys(("subtile", "epilogue_parts"), _subtile),
+    **dict.fromkeys(("sm_multiplier", "sm_multiple"), lambda value: {"num_sm_multiplier": value}),
     "persistent": lambda value: {"pid_type": "persistent_interleaved" if value else "flat"},
-    "tma": lambda value: {"indexing": "tensor_descriptor" if value else "pointer"},
-    "descriptors": lambda value: {"indexing": "tensor_descriptor" if value else "pointer"},
-    "sm_multiplier": lambda value: {"num_sm_multiplier": value},
     "maxnreg": lambda value: {"maxnreg": value} if value else {},
-    "subtile": lambda value: {"epilogue_subtile": value} if value > 1 else {},
-    "split_k": lambda value: {} if value == 1 else _none(value),
 }
+"""Genes by their names here, in lower case, and what they are called there."""
+
+_LOADS = ("a", "b")
+"""The factors of a product, in the order in which a kernel loads them."""
 
 
 def helion_files(subject: Subject, path: Path) -> Mapping[Path, FileWriter]:
@@ -65,24 +79,27 @@ def helion_configuration(each: Compiled) -> dict[str, Any]:
         elif name.startswith("block"):
             tiles[name.rpartition("_")[2]] = allele
         elif name in _CHANGES:
-            found.update(_changed(each, gene, allele))
-        elif allele is not False and allele != NEUTRAL.get(gene):
+            found.update(_CHANGES[name](allele))
+        elif name.startswith("evict_") or name == "store_descriptor":
+            continue
+        elif not is_neutral(gene, allele):
             raise _foreign(each, gene)
     if tiles:
         order = sorted(tiles, key=lambda t: _TILE_ORDER.index(t) if t in _TILE_ORDER else 3)
         found["block_sizes"] = [tiles[name] for name in order]
-    return dict(sorted(found.items()))
+    return dict(sorted({**found, **_of_loads(each, found)}.items()))
 
 
-def _changed(each: Compiled, gene: str, allele: Allele) -> Mapping[str, Any]:
-    try:
-        return _CHANGES[gene.lower()](allele)
-    except LookupError:
-        raise _foreign(each, gene) from None
-
-
-def _none(value: object) -> Mapping[str, Any]:
-    raise LookupError(value)
+def _of_loads(each: Compiled, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is said of each load, and of the store after them."""
+    genome = each.genome
+    made: dict[str, Any] = {}
+    policies = [str(genome.get(f"evict_{name}", "")).removeprefix("evict_") for name in _LOADS]
+    if any(policies):
+        made["load_eviction_policies"] = policies
+    if found.get("indexing") == "tensor_descriptor" and genome.get("store_descriptor") is False:
+        made["indexing"] = ["tensor_descriptor", "tensor_descriptor", "pointer"]
+    return made
 
 
 def _foreign(each: Compiled, gene: str) -> InputError:

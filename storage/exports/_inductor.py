@@ -20,7 +20,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "BLOCK_M": ("block_m", "block_size_m"),
     "BLOCK_N": ("block_n", "block_size_n"),
     "BLOCK_K": ("block_k", "block_size_k"),
-    "GROUP_M": ("group_m", "group_size_m"),
+    "GROUP_M": ("group_m", "group_size_m", "group"),
     "num_warps": ("num_warps",),
     "num_stages": ("num_stages",),
 }

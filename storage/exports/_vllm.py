@@ -21,7 +21,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "BLOCK_SIZE_M": ("block_size_m", "block_m"),
     "BLOCK_SIZE_N": ("block_size_n", "block_n"),
     "BLOCK_SIZE_K": ("block_size_k", "block_k"),
-    "GROUP_SIZE_M": ("group_size_m", "group_m"),
+    "GROUP_SIZE_M": ("group_size_m", "group_m", "group"),
     "num_warps": ("num_warps",),
     "num_stages": ("num_stages",),
 }

@@ -242,6 +242,54 @@ def test_helion_loads_its_file(tmp_path: Path) -> None:
     }
 
 
+def test_a_genome_of_the_packaged_product_has_helion_s_words(tmp_path: Path) -> None:
+    alleles: dict[str, Allele] = {
+        "block_m": 128, "block_n": 256, "block_k": 64, "num_warps": 8, "num_stages": 3,
+        "load": "descriptor", "store_descriptor": False, "warp_specialize": False, "group": 8,
+        "persistent": True, "sm_multiple": 1, "flatten": False, "loop_stages": 0, "maxnreg": 0,
+        "num_ctas": 1, "split_k": 1, "epilogue_parts": 2, "aliased": True,
+    }  # fmt: skip
+    one = Genome("triton", alleles)
+    (path,) = exported(tmp_path / "best.json", layer(GEMM, SIZES[0]), [one], "helion")
+    found = json.loads(path.read_text())
+    assert found == {
+        "block_sizes": [128, 256, 64],
+        "epilogue_subtile": 2,
+        "indexing": ["tensor_descriptor", "tensor_descriptor", "pointer"],
+        "l2_groupings": [8],
+        "num_sm_multiplier": 1,
+        "num_stages": 3,
+        "num_warps": 8,
+        "pid_type": "persistent_interleaved",
+    }
+    plain: dict[str, Allele] = {**alleles, "load": "pointer", "persistent": False}
+    for gene in ("store_descriptor", "sm_multiple", "flatten"):
+        del plain[gene]
+    hinted = Genome("triton", {**plain, "evict_a": "", "evict_b": "evict_last", "cache": ""})
+    (path,) = exported(tmp_path / "again.json", layer(GEMM, SIZES[0]), [hinted], "helion")
+    found = json.loads(path.read_text())
+    assert (found["indexing"], found["load_eviction_policies"]) == ("pointer", ["", "last"])
+    other = Genome("triton", {**plain, "loop_stages": 3})
+    with pytest.raises(InputError, match="gene 'loop_stages'"):
+        exported(tmp_path / "third.json", layer(GEMM, SIZES[0]), [other], "helion")
+
+
+def test_the_packaged_product_s_plain_genomes_serve_the_fixed_formats(tmp_path: Path) -> None:
+    alleles: dict[str, Allele] = {
+        "block_m": 128, "block_n": 256, "block_k": 64, "num_warps": 8, "num_stages": 3,
+        "load": "pointer", "evict_a": "", "evict_b": "", "cache": "", "warp_specialize": False,
+        "group": 8, "persistent": False, "loop_stages": 0, "maxnreg": 0, "num_ctas": 1,
+        "split_k": 1, "epilogue_parts": 1,
+    }  # fmt: skip
+    problem = matmul_problem(matmul_operator(MatmulForm()), [{"M": 64, "N": 128, "K": 32}])
+    one = Genome("triton", alleles)
+    (path,) = exported(tmp_path / "table.json", problem, [one], "inductor")
+    ((entry,),) = json.loads(path.read_text()).values()
+    assert (entry["BLOCK_N"], entry["GROUP_M"], entry["num_warps"]) == (256, 8, 8)
+    (path,) = exported(tmp_path / "fp8.json", problem, [one], "vllm-fp8")
+    assert json.loads(path.read_text())["64"]["GROUP_SIZE_M"] == 8
+
+
 def test_a_helion_file_is_flat(tmp_path: Path) -> None:
     one = Genome("triton", {"BLOCK": 1024, "num_warps": 8, "num_stages": 1, "num_ctas": 1})
     (path,) = exported(tmp_path / "best.json", layer(operator("M"), {"M": 64}), [one], "helion")
