@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from kernelarc.bench.cpu._build import (
     COMPILER_CRASHED,
@@ -28,6 +29,7 @@ from kernelarc.bench.kernels._messages import BuildReply, BuildRequest
 from kernelarc.bench.kernels._shelf import BuildShelf, build_key
 from kernelarc.genomes import Genome, InputError, StoppedError, Workload
 from kernelarc.genomes.kernels import KernelRoute
+from kernelarc.genomes.triton import FOLDER_VARIABLE
 
 LIMIT_S = 45.0
 MEMORY_MIB = 6144
@@ -58,7 +60,7 @@ class Order:
 class _Child:
     """One compile process in its own process group, dead when this process is."""
 
-    def __init__(self, memory_mib: int) -> None:
+    def __init__(self, memory_mib: int, kept: Path) -> None:
         mine, theirs = socket.socketpair()
         ends, self._lifeline = os.pipe()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
@@ -71,7 +73,7 @@ class _Child:
                 stdout=self._said,
                 stderr=self._said,
                 start_new_session=True,
-                env=_importing_as_here(),
+                env={**_importing_as_here(), FOLDER_VARIABLE: str(kept)},
             )
         finally:
             theirs.close()
@@ -135,7 +137,7 @@ class CompilePool:
         self._queue: list[tuple[float, float, int, Order]] = []
         self._ready: list[BuildReply] = []
         self._began, self._busy_s, self._early_deaths = time.monotonic(), 0.0, 0
-        self._children = [_Child(memory_mib) for _ in range(processes)]
+        self._children = [_Child(memory_mib, shelf.compiled) for _ in range(processes)]
 
     # Asking
 
@@ -253,7 +255,7 @@ class CompilePool:
     def _replace(self, place: int) -> tuple[int, str]:
         """End a process and start another in its place; return how it ended."""
         said = self._children[place].end()
-        self._children[place] = _Child(self._memory_mib)
+        self._children[place] = _Child(self._memory_mib, self._shelf.compiled)
         return said
 
     # Ending

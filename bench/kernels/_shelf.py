@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 import tempfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from kernelarc.genomes import (
 )
 from kernelarc.genomes.kernels import Build, KernelRoute, code_hash
 
-_FORMAT = 1
+_FORMAT = 2
 _SAFE = ("kernelarc.genomes.kernels.",)
 
 
@@ -33,17 +34,24 @@ class BuildShelf:
 
     Args:
         folder: Made when something is first put there.
+
+    Attributes:
+        compiled: Where compile processes may keep what does not depend on a workload.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "kernels"
+        self.compiled = self._folder / "compiled"
 
     def get(self, key: str) -> Build | None:
         """Return the build of a key, or None."""
         try:
-            plain: Build = _Reader(io.BytesIO(self._plan(key).read_bytes())).load()
+            packed = zlib.decompress(self._plan(key).read_bytes())
+            plain: Build = _Reader(io.BytesIO(packed)).load()
             binaries = {name: self._binary(name).read_bytes() for name in plain.binaries}
-        except (OSError, pickle.UnpicklingError, EOFError, AttributeError, TypeError, ValueError):
+        except (OSError, zlib.error, pickle.UnpicklingError, EOFError, LookupError):
+            return None
+        except (AttributeError, TypeError, ValueError):  # a plan of another version
             return None
         if any(code_hash(content) != name for name, content in binaries.items()):
             return None
@@ -60,7 +68,8 @@ class BuildShelf:
                 if not self._binary(name).exists():
                     _write(self._binary(name), content)
             bare = replace(build, binaries=dict.fromkeys(build.binaries, b""))
-            _write(self._plan(key), pickle.dumps(bare, protocol=pickle.HIGHEST_PROTOCOL))
+            packed = zlib.compress(pickle.dumps(bare, protocol=pickle.HIGHEST_PROTOCOL), 1)
+            _write(self._plan(key), packed)
         except OSError as error:
             raise StoppedError(
                 f"cannot write to {self._folder} ({error.strerror}): "

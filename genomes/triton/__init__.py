@@ -27,6 +27,7 @@ from kernelarc.genomes.triton._file_route import (
     device_constraints,
     launch_values,
 )
+from kernelarc.genomes.triton._kept import FOLDER_VARIABLE
 from kernelarc.genomes.triton._layers import jitted, layers, tuner_of
 from kernelarc.genomes.triton._module import MODULE, declarations_of, imported
 from kernelarc.genomes.triton._running import (
@@ -40,6 +41,7 @@ from kernelarc.genomes.triton._tracing import StandIn, call_of, element_bytes, t
 from kernelarc.genomes.triton._written import written_parameters
 
 __all__ = [
+    "FOLDER_VARIABLE",
     "MODULE",
     "OPTIONS",
     "ROUTE",

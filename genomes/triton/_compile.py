@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
+from kernelarc.genomes._alleles import fingerprint_of
 from kernelarc.genomes.kernels import (
     Argument,
     Build,
@@ -33,6 +34,7 @@ from kernelarc.genomes.kernels import (
     report_of,
 )
 from kernelarc.genomes.triton._call import TRITON_TYPES, Descriptor, Pointer, TritonCall
+from kernelarc.genomes.triton._kept import code_of, keep, kept
 
 _ALIGNED = 16
 _DIVISIBLE: tuple[tuple[str, int], ...] = (("tt.divisibility", _ALIGNED),)
@@ -102,15 +104,18 @@ def compile_call(call: TritonCall, arch: str, *, number: int = 0) -> Compiled:
     source = ASTSource(call.function, signature, constants, attributes)
     target = GPUTarget("cuda", int(arch.removeprefix("sm_").removesuffix("a")), 32)
     options = {name: value for name, value in call.options.items() if value is not None}
-    triton.knobs.compilation.disable_line_info = True
-    with tempfile.TemporaryDirectory(prefix="kernelarc-triton-") as folder:
-        triton.knobs.cache.dir = folder
-        try:
-            made = triton.compile(source, target=target, options=options)
-        except Exception as error:
-            raise _fault(error) from None
-        cubin, ptx = bytes(made.asm["cubin"]), str(made.asm["ptx"])
-    return _compiled(call, made.metadata, cubin, ptx, number)
+    key = fingerprint_of(f"{source.hash()} {sorted(options.items())} {arch} {triton.__version__}")
+    code = kept(key)
+    if code is None:
+        triton.knobs.compilation.disable_line_info = True
+        with tempfile.TemporaryDirectory(prefix="kernelarc-triton-") as folder:
+            triton.knobs.cache.dir = folder
+            try:
+                code = code_of(triton.compile(source, target=target, options=options))
+            except Exception as error:
+                raise _fault(error) from None
+        keep(key, code)
+    return _compiled(call, code.made, code.cubin, code.ptx, number)
 
 
 def build_of(

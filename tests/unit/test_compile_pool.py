@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -105,9 +106,9 @@ def test_a_plan_in_the_folder_runs_no_code(tmp_path: Path) -> None:
     with _pool(tmp_path) as (pool, space, workload):
         pool.submit(_order(space, workload, 0, "good"))
         _drain(pool)
-    (plan,) = tmp_path.rglob("*.plan1")
+    (plan,) = tmp_path.rglob("*.plan2")
     ran = tmp_path / "ran"
-    plan.write_bytes(f"cos\nsystem\n(S'touch {ran}'\ntR.".encode())
+    plan.write_bytes(zlib.compress(f"cos\nsystem\n(S'touch {ran}'\ntR.".encode()))
     with _pool(tmp_path) as (pool, space, workload):
         pool.submit(_order(space, workload, 0, "good"))
         assert _drain(pool)[0].build is not None
