@@ -25,11 +25,11 @@ from kernelarc.genomes.kernels import (
 from kernelarc.genomes.routes._cuda_gemm_space import (
     BOX,
     ELEMENT_BYTES,
-    STARTS,
     STRIDE_BYTES,
     ProductJob,
     TileShape,
     product_space,
+    starts,
 )
 from kernelarc.genomes.routes._cuda_route import CudaRoute, Prepared, started, whole_gene
 from kernelarc.genomes.routes._cuda_source import cuda_source, genome_macros
@@ -87,7 +87,8 @@ class _ProductRoute(CudaRoute):
 
     def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
         """Return genomes that keep the products busy: large tiles, small ones, shared depth."""
-        return started(self.space(workload, device), STARTS)
+        space = self.space(workload, device)
+        return started(space, starts(self.job(workload), device))
 
     def prepared(self, workload: Workload, genome: Genome, arch: str) -> Prepared:
         """Return the kernel for one genome."""

@@ -23,6 +23,10 @@ STRIDE_BYTES = 16
 """What rows under a tensor map are multiples of."""
 
 _WARPGROUP = 128
+_WIDTHS = (32, 64, 80, 96, 128, 160, 192, 224, 256)
+_MOST_STAGES = 8
+_MOST_SUMS = 192  # registers of a thread
+_EDGE = 48  # what a tile's loads cost beside its products, in elements of each of its edges
 _BARRIERS_BYTES = 8 * (2 * 8 + 3 * 4 + 3)  # for stages, parts of the residual, consumers
 
 # Rows of a block's tile: with pingpong each consumer has a tile of its own.
@@ -168,7 +172,7 @@ def _tiles(device: DeviceLimits) -> tuple[Gene, ...]:
         ),
         Choice(
             name="tile_n",
-            options=(32, 64, 96, 128, 160, 192, 224, 256),
+            options=_WIDTHS,
             strategy=owner,
             description="Columns of a tile.",
         ),
@@ -310,7 +314,7 @@ def _constraints(job: ProductJob, device: DeviceLimits, names: tuple[str, ...]) 
         # has at most 256 rows.
         f"tile_n % ({8 * halves} * cluster_m) == 0",
         f"{_TILE_M} <= 256 * cluster_n",
-        f"{_SUMS} <= 192 - 96 * (consumers == 3)",
+        f"{_SUMS} <= {_MOST_SUMS} - {_MOST_SUMS // 2} * (consumers == 3)",
         f"{_STAGES_BYTES} <= {room}",
     ]
     if "buffers" in names:
@@ -322,6 +326,44 @@ def _constraints(job: ProductJob, device: DeviceLimits, names: tuple[str, ...]) 
 
 
 # Where a search starts
+
+
+def starts(job: ProductJob, device: DeviceLimits) -> tuple[Mapping[str, Allele], ...]:
+    """Return what keeps the products busy at any size, and tiles that come out even at this one."""
+    return (*_STARTS, *(_even(job, device, shape) for shape in _even_shapes(job, device)))
+
+
+def _even_shapes(job: ProductJob, device: DeviceLimits) -> list[tuple[int, int, int]]:
+    """Return (consumers, rows of each, columns) of the tiles that leave the fewest blocks idle."""
+    halves = 2 if job.bend else 1
+    costs = {}
+    for consumers, rows in ((1, 64), (2, 64), (2, 128)):
+        for width in _WIDTHS:
+            if rows // 64 * width // 2 > _MOST_SUMS:
+                continue
+            tiles = -(-job.m // (consumers * rows)) * -(-job.n * halves // width)
+            waves = -(-tiles // device.multiprocessors)
+            high = consumers * rows
+            costs[consumers, rows, width] = waves * (high * width + _EDGE * (high + width))
+    return sorted(costs, key=lambda shape: (costs[shape], shape))[:3]
+
+
+def _even(
+    job: ProductJob, device: DeviceLimits, shape: tuple[int, int, int]
+) -> Mapping[str, Allele]:
+    consumers, rows, width = shape
+    room = device.shared_bytes - ALIGNMENT_BYTES - _BARRIERS_BYTES
+    stages = room // ((consumers * rows + width) * BOX * ELEMENT_BYTES)
+    return {
+        **_SMALL,
+        "consumers": consumers,
+        "wg_rows": rows,
+        "tile_n": width,
+        "stages": min(stages, _MOST_STAGES),
+        "epilogue": "direct",
+        "residual": "last",
+    }
+
 
 _WIDE: Mapping[str, Allele] = {
     "products": "warpgroup",
@@ -339,7 +381,7 @@ _WIDE: Mapping[str, Allele] = {
     "residual": "engine",
 }
 _SMALL = {**_WIDE, "tile_n": 128, "stages": 5, "cluster_m": 1, "schedule": "tiles"}
-STARTS: tuple[Mapping[str, Allele], ...] = (
+_STARTS: tuple[Mapping[str, Allele], ...] = (
     _WIDE,
     {**_WIDE, "raster": "n", "l2_promotion": 256},
     {**_WIDE, "tile_n": 192, "buffers": 1},

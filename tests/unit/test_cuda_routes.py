@@ -126,6 +126,18 @@ def test_products_that_the_kernel_does_not_serve(
         route.space(workload, HOPPER)
 
 
+def test_tiles_that_come_out_even_are_tried_first() -> None:
+    route, problem = route_of("gemm_residual")
+    one_wave = {256: (64, 80), 1024: (128, 160), 2048: (256, 160)}  # 128 tiles for 132 blocks
+    for workload in problem.workloads:
+        rows = workload.axes["batch"] * workload.axes["seq"]
+        seeds = [seed.genome for seed in route.seeds(workload, HOPPER)]
+        shapes = [TileShape.of(genome, gated=False) for genome in seeds]
+        if rows in one_wave:
+            assert one_wave[rows] in {(shape.tile_m, shape.tile_n) for shape in shapes}
+            assert min(shape.blocks(rows, 2560, 132) for shape in shapes) <= 132
+
+
 def test_other_dtypes_have_no_product() -> None:
     assert cuda_gemm_route(matmul_operator(MatmulForm(dtype="float32"))) is None
 
