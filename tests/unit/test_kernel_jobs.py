@@ -1,0 +1,83 @@
+"""Operators bound for a device: shapes, memory, exact inputs, aliases. No GPU is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernelarc.bench.kernels._bench import _rulers
+from kernelarc.bench.kernels._job import BoundJob
+from kernelarc.bench.kernels._memory import Needs
+from kernelarc.bench.kernels._messages import KernelTask
+from kernelarc.genomes import (
+    InputError,
+    MatmulForm,
+    matmul_operator,
+    matmul_problem,
+    packaged_problem,
+    packaged_problems,
+)
+
+L2 = 60 << 20
+
+
+def _bound(name: str, place: int = 0) -> BoundJob:
+    problem = packaged_problem(name, [])
+    return BoundJob.of(KernelTask(operator=problem.operator, workload=problem.workloads[place]))
+
+
+@pytest.mark.parametrize("name", packaged_problems())
+def test_every_packaged_problem_can_be_bound(name: str) -> None:
+    job = _bound(name)
+    assert job.touched_bytes > 0
+    assert job.depth >= 1
+    flops, nbytes = job.work
+    assert flops is not None and flops > 0
+    assert nbytes is not None and nbytes > 0
+    assert {ruler.allowed_rms > 0 for ruler in _rulers(job).values()} == {True}
+    needs = Needs.of(job, L2)
+    assert needs.count >= 2
+    assert needs.total_bytes > needs.count * job.touched_bytes
+    assert needs.swept == (needs.count * job.touched_bytes <= 2 * L2)
+
+
+def test_floating_types_are_told_from_whole_numbers_and_packed_ones() -> None:
+    kinds = {
+        tensor.dtype: tensor.floating
+        for name in packaged_problems()
+        for tensor in (*_bound(name).inputs, *_bound(name).outputs)
+    }
+    assert kinds["bfloat16"] and kinds["float32"] and kinds["float8_e4m3fn"]
+    assert not kinds["int32"] and not kinds["int64"] and not kinds["float4_e2m1fn_x2"]
+
+
+def test_scalars_are_no_tensors() -> None:
+    job = _bound("add_rmsnorm_bf16")
+    assert set(job.scalars) == {"eps"}
+    assert "eps" not in {tensor.name for tensor in job.inputs}
+
+
+def _product(*, in_place: bool = False) -> BoundJob:
+    operator = matmul_operator(MatmulForm(dtype="bfloat16", residual=True))
+    problem = matmul_problem(operator, [{"M": 8, "N": 16, "K": 32}], in_place=in_place)
+    task = KernelTask(operator=operator, workload=problem.workloads[0], in_place=in_place)
+    return BoundJob.of(task)
+
+
+def test_what_is_summed_over_is_known() -> None:
+    job = _product()
+    assert job.contracted == {"a": 1, "weight": 1}
+    assert job.product is not None
+    assert job.product.k == job.depth == 32
+
+
+def test_outputs_may_be_written_into_inputs_only_where_allowed() -> None:
+    assert _product().aliases == {}
+    assert _product(in_place=True).aliases == {"out": ("residual",)}
+
+
+def test_a_workload_that_does_not_fit_is_refused_with_both_figures() -> None:
+    job = _product()
+    needs = Needs.of(job, L2)
+    needs.demand(job, needs.total_bytes)
+    with pytest.raises(InputError, match=r"needs 0\.\d GiB of device memory, 0\.0 are free"):
+        needs.demand(job, 1 << 20)
