@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,7 @@ def twelve_digits() -> tuple[FormulaDevice, dict[str, object]]:
 
     def formula(g: Genome) -> float:
         off = [abs(int(str(g[name])) - best) for name, best in optimum.items()]
-        pairs = sum(one * other for one, other in zip(off, off[1:], strict=False))
+        pairs = sum(one * other for one, other in pairwise(off))
         return 1.0 + 0.05 * sum(off) + 0.01 * pairs
 
     return FormulaDevice(space, formula), dict(optimum)
