@@ -114,6 +114,12 @@ class ResourceBandit:
         self._earlier = [lesson for lesson in earlier if self._fits(lesson.genome)]
         domains = [gene.values() for gene in self.genes]
         self._arms = list(itertools.product(*domains)) if self._is_small(domains) else []
+        self._choices = sum(gene.cardinality for gene in self.genes)
+        self._columns = [
+            np.array([gene.place(arm[i]) for arm in self._arms], dtype=np.intp)
+            for i, gene in enumerate(self.genes)
+        ]
+        self._fit: tuple[int, _Model | None] = (-1, None)
 
     @staticmethod
     def _is_small(domains: Sequence[Sequence[Allele]]) -> bool:
@@ -138,45 +144,46 @@ class ResourceBandit:
             view: What must not be proposed again.
             rng: The round's own stream.
         """
-        model = None if self.idle else self._fitted(log)
+        model = None if self.idle else self._model(log)
         if model is None:
             return list(proposals)
-        taken: set[str] = {proposal.genome.fingerprint for proposal in proposals}
+        taken = _Taken(view, {proposal.genome.fingerprint for proposal in proposals})
         settled = []
         for proposal in proposals:
             found = proposal
             if proposal.genome.route == self._space.route and rng.random() >= _KEPT_PART:
-                found = self._drawn(proposal, model, log, view, taken, rng)
-            taken.add(found.genome.fingerprint)
+                found = self._drawn(proposal, model.draw(rng), log, taken)
+            taken.keys.add(found.genome.fingerprint)
             settled.append(found)
         return settled
 
-    def _drawn(  # noqa: PLR0917 - one call site
-        self,
-        proposal: Proposal,
-        model: _Model,
-        log: LogView,
-        view: View,
-        taken: set[str],
-        rng: np.random.Generator,
+    def _drawn(
+        self, proposal: Proposal, theta: NDArray[np.float64], log: LogView, taken: _Taken
     ) -> Proposal:
         """Return a proposal with the arms that a draw of the model likes best."""
-        theta = model.draw(rng)
         parent = log.find(proposal.parents[0]) if proposal.parents else None
         seen = {} if parent is None else parent.evaluation.properties
+        costs = self._arm_costs(proposal.genome, seen, theta)
         own = proposal.genome.fingerprint
-        best, least = proposal, math.inf
-        for arm in self._arms:
-            genome = self._with(proposal.genome, arm)
-            if genome is None:
-                continue
-            key = genome.fingerprint
-            if key != own and (key in taken or view.evaluated(key)):
-                continue
-            cost = float(self._row(genome, self._intensity, seen) @ theta)
-            if cost < least:
-                best, least = replace(proposal, genome=genome), cost
-        return best
+        for place in np.argsort(costs, kind="stable"):
+            genome = self._with(proposal.genome, self._arms[int(place)])
+            if genome is not None and (genome.fingerprint == own or taken.fresh(genome)):
+                return replace(proposal, genome=genome)
+        return proposal
+
+    def _arm_costs(
+        self, genome: Genome, seen: Mapping[str, Allele], theta: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return what each arm adds to the predicted cost, shape (arms,)."""
+        context = np.array((1.0, *context_of(genome, self._intensity, seen)))
+        choices = theta[theta.size - self._choices * context.size :].reshape(-1, context.size)
+        worth, costs = choices @ context, np.zeros(len(self._arms))
+        start = 0
+        for gene, column in zip(self.genes, self._columns, strict=True):
+            if gene.name in genome:
+                costs += worth[start + column]
+            start += gene.cardinality
+        return costs
 
     def _with(self, genome: Genome, arm: Sequence[Allele]) -> Genome | None:
         changes = {g.name: a for g, a in zip(self.genes, arm, strict=True) if g.name in genome}
@@ -186,6 +193,12 @@ class ResourceBandit:
         return self._space.genome(alleles)
 
     # The model
+
+    def _model(self, log: LogView) -> _Model | None:
+        """Return the model of the log as it stands, fitted once."""
+        if self._fit[0] != log.count():
+            self._fit = log.count(), self._fitted(log)
+        return self._fit[1]
 
     def _fitted(self, log: LogView) -> _Model | None:
         judged = {j.evaluation.candidate.number: j for j in (*log.recent(512), *log.best(512))}
@@ -246,6 +259,19 @@ def context_of(
 def _number(seen: Mapping[str, Any], name: str, default: float) -> float:
     value = seen.get(name, default)
     return float(value) if isinstance(value, int | float) else default
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What must not be proposed again: the log's, and this round's."""
+
+    view: View
+    keys: set[str]
+
+    def fresh(self, genome: Genome) -> bool:
+        """Tell whether a genome may be proposed."""
+        key = genome.fingerprint
+        return key not in self.keys and not self.view.evaluated(key)
 
 
 class _Model:

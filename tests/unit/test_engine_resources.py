@@ -9,7 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kernelarc.bench import ReplayDevice
 from kernelarc.engine import CampaignSettings, run
+from kernelarc.engine._campaign import build_state
+from kernelarc.engine._resource_lessons import bandits_of
 from kernelarc.engine._resources import ResourceBandit, context_of, intensity_of, lessons_from
 from kernelarc.engine._view import LogView
 from kernelarc.genomes import (
@@ -205,6 +208,27 @@ def test_a_campaign_with_it_is_the_same_twice(tmp_path: Path, models: bool) -> N
     assert logs[0] == logs[1]
     genomes = [e.genome for e in logs[0] if isinstance(e, Candidate)]
     assert len({g.fingerprint for g in genomes}) == len(genomes)
+
+
+def test_lessons_come_from_earlier_campaigns_of_the_same_device(tmp_path: Path) -> None:
+    store = str(tmp_path / "both.db")
+    target = str(_recorded(tmp_path))
+    run(CampaignSettings(target=target, budget=40, seed=1, store=store))
+    device = ReplayDevice(target)
+    settings = CampaignSettings(target=target, budget=40, seed=2, store=store)
+    with device.open(device.problem, seed=0, artefacts=tmp_path) as session:
+        state = build_state(session, settings)
+        with open_reader(store) as reader:
+            (taught,) = bandits_of(state, session, reader, 2)[next(iter(state.arenas))]
+            (untaught,) = bandits_of(state, session, reader, 1)[next(iter(state.arenas))]
+    proposals = [Proposal(genome=g, mutation="step") for g in samples(60, 77)]
+    spaces = next(iter(device.recording.spaces))
+    mine = [Proposal(genome=Genome(spaces, p.genome.alleles()), mutation="step") for p in proposals]
+    empty = LogView()
+    learnt = taught.settle(mine, empty, empty, np.random.default_rng(1))
+    assert untaught.settle(mine, empty, empty, np.random.default_rng(1)) == mine
+    before = np.mean([math.log(latency(p.genome)) for p in mine])
+    assert np.mean([math.log(latency(p.genome)) for p in learnt]) < before
 
 
 def _recorded(tmp_path: Path) -> Path:
