@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
+from kernelarc import engine
 from kernelarc.cli._arguments import AS_JSON, CAMPAIGN, STORE
 from kernelarc.cli._report import result_text
 from kernelarc.cli._stores import reading
 from kernelarc.cli._text import print_json
-from kernelarc.engine import result_of
 
 NOTHING = 1
 
@@ -24,7 +24,7 @@ def command(store: str, campaign: int | None, as_json: bool) -> int:
     valid was found.
     """
     with reading(store) as reader:
-        result = result_of(reader, campaign, store=store)
+        result = engine.result_of(reader, campaign, store=store)
     if as_json:
         print_json(result.to_json())
     else:

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
+from kernelarc import engine
 from kernelarc.cli._arguments import AS_JSON, STORE
 from kernelarc.cli._stores import reading
 from kernelarc.cli._text import print_json, table
-from kernelarc.engine import result_of
 from kernelarc.storage import CampaignRow, StoreReader, store_name
 
 
@@ -44,7 +44,7 @@ def command(store: str, as_json: bool) -> None:
 
 
 def _json(reader: StoreReader, row: CampaignRow, store: str) -> dict[str, Any]:
-    result = result_of(reader, row.id, store=store)
+    result = engine.result_of(reader, row.id, store=store)
     return {
         "id": row.id,
         "created_unix_s": row.created_unix_s,

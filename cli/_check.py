@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
+from kernelarc import engine
 from kernelarc.cli._arguments import AS_JSON
 from kernelarc.cli._campaign_flags import target_flags, values_of
 from kernelarc.cli._run import settings_of
 from kernelarc.cli._text import print_json, table
-from kernelarc.engine import SAMPLES, CheckResult, RouteCheck, Spread, check
 
 NOTHING_BUILT = 1
 
@@ -22,7 +22,7 @@ NOTHING_BUILT = 1
     "--samples",
     type=click.IntRange(min=1),
     metavar="N",
-    default=SAMPLES,
+    default=engine.SAMPLES,
     show_default=True,
     help="Genomes of each route and workload.",
 )
@@ -35,7 +35,7 @@ def command(target: str, arch: str, samples: int, as_json: bool, **flags: Any) -
     genomes compile and would fit the device, what they need, which instructions of note they
     hold, and how the others fail. Exit code 1: a route has none that could be launched.
     """
-    result = check(settings_of(target, values_of(flags)), arch=arch, samples=samples)
+    result = engine.check(settings_of(target, values_of(flags)), arch=arch, samples=samples)
     if as_json:
         print_json(result.to_json())
     else:
@@ -43,7 +43,7 @@ def command(target: str, arch: str, samples: int, as_json: bool, **flags: Any) -
     return 0 if result.ok else NOTHING_BUILT
 
 
-def _report(result: CheckResult) -> str:
+def _report(result: engine.CheckResult) -> str:
     headings = ("route", "workload", "built", "distinct", "registers", "shared kB", "spilling")
     lines = [table((*headings, "instructions"), [_row(one) for one in result.routes])]
     for one in result.routes:
@@ -56,7 +56,7 @@ def _report(result: CheckResult) -> str:
     return "\n".join(lines)
 
 
-def _row(one: RouteCheck) -> tuple[str, ...]:
+def _row(one: engine.RouteCheck) -> tuple[str, ...]:
     noted = " ".join(f"{name} {count}" for name, count in one.instructions.items())
     spilling = f"{one.spilling} (to {one.spill_bytes} B)" if one.spilling else "0"
     return (
@@ -71,7 +71,7 @@ def _row(one: RouteCheck) -> tuple[str, ...]:
     )
 
 
-def _spread(spread: Spread | None, unit: int) -> str:
+def _spread(spread: engine.Spread | None, unit: int) -> str:
     if spread is None:
         return "-"
     return " ".join(f"{value / unit:.0f}" for value in (spread.least, spread.median, spread.most))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
+from kernelarc import engine
 from kernelarc.cli._report import result_text
 from kernelarc.cli._text import print_json
-from kernelarc.engine import CampaignResult
 
 RESUMABLE = 3
 
 
-def deliver(result: CampaignResult, *, as_json: bool) -> int:
+def deliver(result: engine.CampaignResult, *, as_json: bool) -> int:
     """Print a result and return the exit code. What was stopped says how it goes on."""
     if as_json:
         print_json(result.to_json())

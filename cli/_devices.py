@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from kernelarc import engine
 from kernelarc.cli._arguments import AS_JSON
 from kernelarc.cli._text import print_json, table
-from kernelarc.engine import devices
 
 
 @click.command("devices")
@@ -16,7 +16,7 @@ def command(as_json: bool) -> None:
 
     A device that is not ready says what is missing; 'kernelarc doctor' says how to get it.
     """
-    found = devices()
+    found = engine.devices()
     if as_json:
         print_json({"schema": 1, "devices": [device.to_json() for device in found]})
         return

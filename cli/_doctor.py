@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from kernelarc import engine
 from kernelarc.cli._arguments import AS_JSON
 from kernelarc.cli._text import print_json, table
-from kernelarc.engine import Part, doctor
 
 MISSING = 4
 
@@ -18,7 +18,7 @@ def command(as_json: bool) -> int:
 
     Ends with exit code 4 when something is missing that the cpu device needs.
     """
-    parts = doctor()
+    parts = engine.doctor()
     lacking = [part for part in parts if part.needed and part.found is None]
     if as_json:
         shown = [part.to_json() for part in parts]
@@ -28,7 +28,7 @@ def command(as_json: bool) -> int:
     return MISSING if lacking else 0
 
 
-def _report(parts: list[Part], lacking: list[Part]) -> str:
+def _report(parts: list[engine.Part], lacking: list[engine.Part]) -> str:
     there = [(part.name, str(part.found), part.enables) for part in parts if part.found]
     absent = [
         (part.name + " (needed)" * part.needed, part.enables, part.get)
@@ -46,6 +46,6 @@ def _report(parts: list[Part], lacking: list[Part]) -> str:
     return "\n".join([*lines, "", verdict])
 
 
-def _ready(parts: list[Part]) -> str:
+def _ready(parts: list[engine.Part]) -> str:
     gpu = any(part.name == "cuBLASLt" and part.found for part in parts)
     return "cpu, cuda:0 and recorded spaces" if gpu else "cpu and on recorded spaces"

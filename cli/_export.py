@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from kernelarc import storage
 from kernelarc.cli._arguments import CAMPAIGN, STORE
 from kernelarc.cli._stores import reading
-from kernelarc.storage import EXPORTERS, export
 
 
 @click.command("export")
@@ -18,7 +18,7 @@ from kernelarc.storage import EXPORTERS, export
     "--format",
     "form",
     required=True,
-    type=click.Choice(list(EXPORTERS)),
+    type=click.Choice(storage.FORMATS),
     help="What to write.",
 )
 @click.option("-o", "--output", required=True, metavar="PATH", type=Path, help="Where to write it.")
@@ -29,6 +29,6 @@ def command(store: str, campaign: int | None, *, form: str, output: Path) -> Non
     the new one is whole. A c-header holds audited genomes only.
     """
     with reading(store) as reader:
-        written = export(reader, campaign, form, output)
+        written = storage.export(reader, campaign, form, output)
     for path in written:
         click.echo(f"wrote {path}", err=True)

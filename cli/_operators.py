@@ -9,24 +9,9 @@ from typing import Any
 
 import click
 
+from kernelarc import genomes
 from kernelarc.cli._arguments import AS_JSON
 from kernelarc.cli._text import print_json, table
-from kernelarc.genomes import (
-    MATMUL,
-    InputError,
-    MatmulForm,
-    Operator,
-    Problem,
-    Workload,
-    builtin_operators,
-    builtin_workloads,
-    load_definition,
-    load_workloads,
-    matmul_operator,
-    matmul_target,
-    packaged_problem,
-    packaged_problems,
-)
 
 _LONGEST_LINE = 80
 _DEFINITION, _WORKLOADS = "definition.json", "workload.jsonl"
@@ -53,44 +38,52 @@ def command(folder: str | None, as_json: bool) -> None:
     click.echo(table(("operator", "axes", "dtypes", "workloads", "what it computes"), rows))
 
 
-def _builtin() -> dict[str, tuple[Operator, tuple[Workload, ...]]]:
+def _builtin() -> dict[str, tuple[genomes.Operator, tuple[genomes.Workload, ...]]]:
     return {
-        **{name: (op, builtin_workloads(name)) for name, op in builtin_operators().items()},
-        MATMUL: (matmul_operator(MatmulForm()), matmul_target([], {}).workloads),
-        **{name: _whole(packaged_problem(name)) for name in packaged_problems()},
+        **{
+            name: (op, genomes.builtin_workloads(name))
+            for name, op in genomes.builtin_operators().items()
+        },
+        genomes.MATMUL: (
+            genomes.matmul_operator(genomes.MatmulForm()),
+            genomes.matmul_target([], {}).workloads,
+        ),
+        **{name: _whole(genomes.packaged_problem(name)) for name in genomes.packaged_problems()},
     }
 
 
-def _whole(problem: Problem) -> tuple[Operator, tuple[Workload, ...]]:
+def _whole(problem: genomes.Problem) -> tuple[genomes.Operator, tuple[genomes.Workload, ...]]:
     return problem.operator, problem.workloads
 
 
-def _below(folder: Path) -> dict[str, tuple[Operator, tuple[Workload, ...]]]:
+def _below(folder: Path) -> dict[str, tuple[genomes.Operator, tuple[genomes.Workload, ...]]]:
     if not folder.is_dir():
-        raise InputError(f"{folder}: not a folder")
+        raise genomes.InputError(f"{folder}: not a folder")
     found = {}
     for path in sorted(folder.rglob(_DEFINITION)):
-        operator, beside = load_definition(path), path.with_name(_WORKLOADS)
-        workloads = load_workloads(beside, operator) if beside.exists() else ()
+        operator, beside = genomes.load_definition(path), path.with_name(_WORKLOADS)
+        workloads = genomes.load_workloads(beside, operator) if beside.exists() else ()
         found[str(path.parent)] = (operator, workloads)
     if not found:
-        raise InputError(f"{folder}: no {_DEFINITION} in it or below it")
+        raise genomes.InputError(f"{folder}: no {_DEFINITION} in it or below it")
     return found
 
 
-def _dtypes(operator: Operator) -> str:
+def _dtypes(operator: genomes.Operator) -> str:
     tensors = (*operator.inputs, *operator.outputs)
     return " ".join(dict.fromkeys(tensor.dtype for tensor in tensors))
 
 
-def _line(operator: Operator) -> str:
+def _line(operator: genomes.Operator) -> str:
     """Return the first sentence of what an operator says of itself, not too long for a table."""
     told = (operator.description or operator.op_type or operator.name).split("\n")[0]
     first = re.split(r"[.;:]\s", told)[0].removesuffix(".")
     return first if len(first) <= _LONGEST_LINE else f"{first[: _LONGEST_LINE - 3]}..."
 
 
-def _json(name: str, operator: Operator, workloads: tuple[Workload, ...]) -> Mapping[str, Any]:
+def _json(
+    name: str, operator: genomes.Operator, workloads: tuple[genomes.Workload, ...]
+) -> Mapping[str, Any]:
     return {
         "target": name,
         "name": operator.name,

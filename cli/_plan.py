@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import click
 
+from kernelarc import engine
 from kernelarc.cli._text import count, duration, print_json, table
-from kernelarc.engine import Plan
 
 
-def show_plan(plan: Plan, *, as_json: bool) -> int:
+def show_plan(plan: engine.Plan, *, as_json: bool) -> int:
     """Print a plan and return the exit code."""
     if as_json:
         print_json(plan.to_json())
@@ -19,7 +19,7 @@ def show_plan(plan: Plan, *, as_json: bool) -> int:
     return 0
 
 
-def plan_text(plan: Plan) -> str:
+def plan_text(plan: engine.Plan) -> str:
     """Return a plan in words."""
     limits = [] if plan.budget is None else [count(plan.budget, "unique evaluation")]
     limits += [] if plan.seconds is None else [duration(plan.seconds)]
@@ -41,7 +41,7 @@ def plan_text(plan: Plan) -> str:
     )
 
 
-def _spaces(plan: Plan) -> str:
+def _spaces(plan: engine.Plan) -> str:
     rows = [
         (
             label,

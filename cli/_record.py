@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
+from kernelarc import engine
 from kernelarc.cli._arguments import AS_JSON
 from kernelarc.cli._campaign_flags import target_flags, values_of
 from kernelarc.cli._run import settings_of
 from kernelarc.cli._text import number, print_json, table
-from kernelarc.engine import CHECK, MEASURE, Recorded, RecordResult, record
 
 STOPPED = 3
 _COUNT = click.IntRange(min=1)
@@ -24,7 +24,7 @@ _COUNT = click.IntRange(min=1)
     "--measure",
     type=_COUNT,
     metavar="N",
-    default=MEASURE,
+    default=engine.MEASURE,
     show_default=True,
     help="Genomes to measure of each workload.",
 )
@@ -32,7 +32,7 @@ _COUNT = click.IntRange(min=1)
     "--check",
     type=_COUNT,
     metavar="N",
-    default=CHECK,
+    default=engine.CHECK,
     show_default=True,
     help="Genomes to ask the device about, of each workload.",
 )
@@ -49,7 +49,7 @@ def command(
     with its label before the suffix. An interruption writes what there is.
     """
     settings = settings_of(target, values_of(flags))
-    result = record(settings, output, measure=measure, check=check, telling=_tell)
+    result = engine.record(settings, output, measure=measure, check=check, telling=_tell)
     if as_json:
         print_json(result.to_json())
     else:
@@ -61,7 +61,7 @@ def _tell(label: str, done: int, wanted: int) -> None:
     click.echo(f"{label}: {done} of {wanted} measured", err=True)
 
 
-def _report(result: RecordResult) -> str:
+def _report(result: engine.RecordResult) -> str:
     headings = ("workload", "checked", "legal", "measured", "failed", "best", "file")
     lines = [table(headings, [_row(one) for one in result.recordings])]
     if result.interrupted:
@@ -69,7 +69,7 @@ def _report(result: RecordResult) -> str:
     return "\n".join(lines)
 
 
-def _row(one: Recorded) -> tuple[str, ...]:
+def _row(one: engine.Recorded) -> tuple[str, ...]:
     counts = (one.checked, one.legal, one.measured, one.failed)
     best = "-" if one.best is None else f"{number(one.best)} {one.unit}"
     return (one.workload, *map(str, counts), best, one.path)

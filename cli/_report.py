@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kernelarc import engine
 from kernelarc.cli._text import count, duration, genome, interval, number, table
-from kernelarc.engine import BestResult, CampaignResult
 
 _REASONS = {
     "budget": "its budget of evaluations is used",
@@ -18,7 +18,7 @@ _REASONS = {
 }
 
 
-def result_text(result: CampaignResult) -> str:
+def result_text(result: engine.CampaignResult) -> str:
     """Return the whole report."""
     parts = [_headline(result), counts_line(result)]
     if result.bests:
@@ -30,14 +30,14 @@ def result_text(result: CampaignResult) -> str:
     return "\n".join(parts)
 
 
-def _headline(result: CampaignResult) -> str:
+def _headline(result: engine.CampaignResult) -> str:
     if result.campaign_id is None:
         return "no campaign was begun: there is nothing to search"
     why = _REASONS.get(result.reason, result.reason)
     return f"campaign {result.campaign_id} {result.status} after {duration(result.seconds)}: {why}"
 
 
-def counts_line(result: CampaignResult) -> str:
+def counts_line(result: engine.CampaignResult) -> str:
     """Return what was proposed, and what became of it."""
     counts = result.evaluations
     # Seeds, and what is undone to find out why a genome gained, were no island's proposals.
@@ -51,7 +51,7 @@ def counts_line(result: CampaignResult) -> str:
     )
 
 
-def bests_table(bests: Sequence[BestResult]) -> str:
+def bests_table(bests: Sequence[engine.BestResult]) -> str:
     """Return one row a workload: its number, the speed-up over the baseline, audited or not.
 
     Where a workload has a score there is a column of them.
@@ -65,13 +65,13 @@ def bests_table(bests: Sequence[BestResult]) -> str:
     return table(headings, rows)
 
 
-def _score(best: BestResult) -> str:
+def _score(best: engine.BestResult) -> str:
     if best.score is None:
         return "-"
     return f"{best.score.value:.3f}" + ("!" if best.score.clamped else "")
 
 
-def _row(best: BestResult) -> tuple[str, ...]:
+def _row(best: engine.BestResult) -> tuple[str, ...]:
     return (
         best.workload,
         objective(best),
@@ -82,11 +82,11 @@ def _row(best: BestResult) -> tuple[str, ...]:
     )
 
 
-def objective(best: BestResult) -> str:
+def objective(best: engine.BestResult) -> str:
     """Return the best's number in the device's own unit."""
     return f"{number(best.objective)} {best.unit}".rstrip()
 
 
-def genome_line(best: BestResult) -> str:
+def genome_line(best: engine.BestResult) -> str:
     """Return the best's route and genome on one line."""
     return f"{best.workload}: {best.route}: {genome(best.genome)}"

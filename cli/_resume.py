@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from kernelarc import engine
 from kernelarc.cli._arguments import AS_JSON, STORE
 from kernelarc.cli._deliver import deliver
 from kernelarc.cli._watching import watching
-from kernelarc.engine import resume
 
 
 @click.command("resume")
@@ -34,5 +34,5 @@ def command(
     campaign prints its result again; --budget or --seconds extend it.
     """
     with watching(None if log is None else Path(log)) as observer:
-        result = resume(store, campaign, budget=budget, seconds=seconds, observer=observer)
+        result = engine.resume(store, campaign, budget=budget, seconds=seconds, observer=observer)
     return deliver(result, as_json=as_json)

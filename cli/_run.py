@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
+from kernelarc import engine
 from kernelarc.cli._campaign_flags import campaign_flags, values_of
 from kernelarc.cli._deliver import deliver
 from kernelarc.cli._plan import show_plan
 from kernelarc.cli._watching import watching
-from kernelarc.engine import CampaignSettings, plan, run
 
 
 @click.command("run")
@@ -32,14 +32,14 @@ def command(target: str, dry_run: bool, **flags: Any) -> int:
     """
     settings = settings_of(target, values_of(flags))
     if dry_run:
-        return show_plan(plan(settings), as_json=settings.json)
+        return show_plan(engine.plan(settings), as_json=settings.json)
     with watching(settings.log_file) as observer:
-        result = run(settings, observer=observer)
+        result = engine.run(settings, observer=observer)
     return deliver(result, as_json=settings.json)
 
 
-def settings_of(target: str, values: dict[str, Any]) -> CampaignSettings:
+def settings_of(target: str, values: dict[str, Any]) -> engine.CampaignSettings:
     """Return the settings of a target and its flags; a campaign file lies below the flags."""
     if target.endswith(".toml"):
-        return CampaignSettings.from_toml(Path(target), values)
-    return CampaignSettings.from_values({"target": target, **values})
+        return engine.CampaignSettings.from_toml(Path(target), values)
+    return engine.CampaignSettings.from_values({"target": target, **values})

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import click
 
+from kernelarc import engine
 from kernelarc.cli._arguments import AS_JSON, STORE
 from kernelarc.cli._stores import reading, workload_labels
 from kernelarc.cli._text import allele, count, interval, number, print_json, table
-from kernelarc.engine import rerun, source_of
 from kernelarc.genomes import Conclusion, Evaluation, Genome, InputError, Judged
 from kernelarc.storage import ContestRecord, StoreReader, store_name
 
@@ -56,7 +56,7 @@ def command(store: str, fingerprint: str, *, again: bool, only_source: bool, as_
     if only_source:
         click.echo(needed_source(evidence))
         return
-    measured = rerun(store, evidence.genome.fingerprint) if again else []
+    measured = engine.rerun(store, evidence.genome.fingerprint) if again else []
     if as_json:
         print_json({"schema": 1, "store": store_name(store), **_json(evidence, measured)})
     else:
@@ -95,7 +95,7 @@ def gather(reader: StoreReader, fingerprint: str) -> Evidence:
         contests=contests,
         conclusions=[c for _, c in reader.conclusions() if c.genome == candidate.genome],
         labels=labels,
-        source=source_of(row, candidate.genome),
+        source=engine.source_of(row, candidate.genome),
     )
 
 

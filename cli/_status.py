@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
+from kernelarc import engine
 from kernelarc.cli._arguments import AS_JSON, STORE
 from kernelarc.cli._stores import reading
 from kernelarc.cli._text import count, duration, number, print_json, table
-from kernelarc.engine import status
 
 
 @click.command("status")
@@ -23,7 +23,7 @@ def command(store: str, as_json: bool) -> None:
     and of the KEEPs (new bests), why the others sleep, and how candidates failed.
     """
     with reading(store) as reader:
-        found = status(reader, store=store)
+        found = engine.status(reader, store=store)
     if as_json:
         print_json(found)
         return

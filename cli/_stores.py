@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from kernelarc.storage import CampaignRow, StoreReader, open_reader
+from kernelarc import storage
 
 
 @contextmanager
-def reading(store: str) -> Iterator[StoreReader]:
+def reading(store: str) -> Iterator[storage.StoreReader]:
     """Open a store read-only and close it afterwards; nothing is ever created."""
-    with closing(open_reader(store)) as reader:
+    with closing(storage.open_reader(store)) as reader:
         yield reader
 
 
-def workload_labels(row: CampaignRow) -> dict[str, str]:
+def workload_labels(row: storage.CampaignRow) -> dict[str, str]:
     """Return what people call each workload of a campaign, by fingerprint."""
     problem = row.spec.problem
     return {w.fingerprint: f"{problem.operator.name} {w.label}" for w in problem.workloads}
 
 
-def chosen(reader: StoreReader, campaign: int | None) -> list[CampaignRow]:
+def chosen(reader: storage.StoreReader, campaign: int | None) -> list[storage.CampaignRow]:
     """Return the one campaign that was asked for, or all of them."""
     return list(reader.campaigns()) if campaign is None else [reader.campaign(campaign)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from kernelarc import engine
 from kernelarc.cli._arguments import AS_JSON, CAMPAIGN, STORE
 from kernelarc.cli._text import interval, print_json, table
-from kernelarc.engine import VerifyResult, verify
 
 
 @click.command("verify")
@@ -19,7 +19,7 @@ def command(store: str, campaign: int | None, as_json: bool) -> int:
     Says of each claim whether it still holds, on this machine and now; ends with exit code 1 when
     one does not. On another machine than the campaign's it says so and takes nothing back.
     """
-    result = verify(store, campaign)
+    result = engine.verify(store, campaign)
     if as_json:
         print_json(result.to_json())
     else:
@@ -27,7 +27,7 @@ def command(store: str, campaign: int | None, as_json: bool) -> int:
     return result.exit_code
 
 
-def _report(result: VerifyResult) -> str:
+def _report(result: engine.VerifyResult) -> str:
     rows = [
         (
             one.workload,

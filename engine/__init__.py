@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING
 from kernelarc._on_first_use import on_first_use
 
 if TYPE_CHECKING:
-    from kernelarc.engine._check import SAMPLES, CheckResult, RouteCheck, Spread, check
+    from kernelarc.engine._check import CheckResult, RouteCheck, Spread, check
     from kernelarc.engine._crash_points import CRASH_POINTS
     from kernelarc.engine._devices import DeviceFacts, devices
     from kernelarc.engine._doctor import Part, doctor
     from kernelarc.engine._observer import Counts, IslandShare, Observer, Progress
     from kernelarc.engine._plan import Plan, plan
-    from kernelarc.engine._record import CHECK, MEASURE, Recorded, RecordResult, record
+    from kernelarc.engine._record import Recorded, RecordResult, record
     from kernelarc.engine._rerun import rerun
     from kernelarc.engine._results import BestResult, CampaignResult, result_of, workloads_of
     from kernelarc.engine._run import artefacts_of, resume, run
+    from kernelarc.engine._sampling import CHECK, MEASURE, SAMPLES
     from kernelarc.engine._settings import CampaignSettings
     from kernelarc.engine._signals import StopRequest
     from kernelarc.engine._source import source_of
@@ -72,16 +73,17 @@ __all__ = [
 
 # Imported on first use: the runtime and the command line's help must not wait for everything.
 _HOMES = {
-    "_check": ("SAMPLES", "CheckResult", "RouteCheck", "Spread", "check"),
+    "_check": ("CheckResult", "RouteCheck", "Spread", "check"),
     "_crash_points": ("CRASH_POINTS",),
     "_devices": ("DeviceFacts", "devices"),
     "_doctor": ("Part", "doctor"),
     "_observer": ("Counts", "IslandShare", "Observer", "Progress"),
     "_plan": ("Plan", "plan"),
-    "_record": ("CHECK", "MEASURE", "Recorded", "RecordResult", "record"),
+    "_record": ("Recorded", "RecordResult", "record"),
     "_rerun": ("rerun",),
     "_results": ("BestResult", "CampaignResult", "result_of", "workloads_of"),
     "_run": ("artefacts_of", "resume", "run"),
+    "_sampling": ("CHECK", "MEASURE", "SAMPLES"),
     "_settings": ("CampaignSettings",),
     "_signals": ("StopRequest",),
     "_source": ("source_of",),

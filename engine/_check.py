@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from kernelarc.bench.kernels import BuildReply, BuildShelf, CompilePool, KernelDevice, Order
+from kernelarc.engine._sampling import SAMPLES
 from kernelarc.engine._settings import CampaignSettings
 from kernelarc.engine._spaces import legal_space
 from kernelarc.engine._targets import FIRST_GPU, resolve_target
 from kernelarc.genomes import Genome, InputError, MissingPartError, Space, Workload
 from kernelarc.genomes.kernels import DeviceLimits, KernelReport, KernelRoute
 
-SAMPLES = 20
 _DRAWS = 20
 _PAUSE_S = 0.5
 

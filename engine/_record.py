@@ -17,6 +17,7 @@ import numpy as np
 
 from kernelarc.bench import Device, Session, write_recording
 from kernelarc.engine._run import make_ground
+from kernelarc.engine._sampling import CHECK, MEASURE
 from kernelarc.engine._settings import CampaignSettings
 from kernelarc.engine._signals import StopRequest
 from kernelarc.engine._spaces import campaign_spaces
@@ -35,7 +36,6 @@ from kernelarc.genomes import (
 )
 from kernelarc.storage import paths_for
 
-MEASURE, CHECK = 1500, 5000
 _SPREAD_PART = 0.4  # of what is measured: spread over the space, before steps around good ones
 _BATCH, _CHUNK = 320, 64
 _ELITES, _STEPS = 6.0, 12

@@ -4,7 +4,7 @@ Open one: ``open_reader``, ``open_writer``; call it in print, without a password
 The contract: ``StoreReader``, ``StoreWriter``. What is appended, beside the records of
 ``kernelarc.genomes``: ``Round``, ``ContestRecord``, ``Event`` (``Entry`` is any of them all). What
 is answered: ``CampaignRow`` with its ``CampaignSpec``, ``Known``, ``Best``, ``Counts``, ``Share``.
-Written for other tools: ``export``, ``EXPORTERS``, ``paths_for``.
+Written for other tools: ``export``, ``EXPORTERS``, ``FORMATS``, ``paths_for``.
 """
 
 from typing import TYPE_CHECKING
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
         StoreWriter,
     )
     from kernelarc.storage._open import open_reader, open_writer
-    from kernelarc.storage.exports import EXPORTERS, export, paths_for
+    from kernelarc.storage.exports import EXPORTERS, FORMATS, export, paths_for
 
 __all__ = [
     "EXPORTERS",
+    "FORMATS",
     "Best",
     "CampaignRow",
     "CampaignSpec",
@@ -69,7 +70,7 @@ _HOMES = {
         "StoreWriter",
     ),
     "_open": ("open_reader", "open_writer"),
-    "exports": ("EXPORTERS", "export", "paths_for"),
+    "exports": ("EXPORTERS", "FORMATS", "export", "paths_for"),
 }
 
 __getattr__ = on_first_use(__name__, _HOMES)

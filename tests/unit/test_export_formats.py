@@ -31,6 +31,7 @@ from kernelarc.genomes import (
 )
 from kernelarc.storage import (
     EXPORTERS,
+    FORMATS,
     CampaignSpec,
     ContestRecord,
     Entry,
@@ -316,6 +317,10 @@ def test_a_refused_claim_is_not_the_best_trial(store: StoreReader, tmp_path: Pat
     assert study.best_value == 70.0
     (refused,) = [t for t in study.trials if "refused_claim_measured" in t.user_attrs]
     assert (refused.user_attrs["refused_claim_measured"], refused.value) == (50.0, 95.0)
+
+
+def test_the_listed_formats_are_those_that_can_be_written() -> None:
+    assert tuple(EXPORTERS) == FORMATS
 
 
 @pytest.mark.parametrize("format", sorted(EXPORTERS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import runpy
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import kernelarc
+from kernelarc.cli import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -37,6 +39,32 @@ def test_importing_loads_nothing_heavy(statement: str) -> None:
         cwd=ROOT / "src",
     )
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "bench search"])
+def test_the_help_of_a_command_loads_nothing_heavy(command: str) -> None:
+    words = [*command.split(), "--help"]
+    script = (
+        "import sys; from kernelarc.cli import exit_code\n"
+        f"assert exit_code({words!r}) == 0\n"
+        "print({'numpy', 'optuna', 'sqlalchemy', 'deap'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT / "src"
+    )
+    assert f"kernelarc {command} [OPTIONS]" in done.stdout
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
+@pytest.mark.parametrize(
+    "package", ["genomes", "storage", "storage.exports", "engine", "engine.comparison"]
+)
+def test_every_name_of_a_package_is_found_on_first_use(package: str) -> None:
+    module = importlib.import_module(f"kernelarc.{package}")
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    with pytest.raises(AttributeError, match=f"'kernelarc.{package}' has no attribute 'nothing'"):
+        _ = module.nothing
 
 
 def test_examples_run_in_their_order(

@@ -110,7 +110,7 @@ def test_a_server_lost_in_the_middle_stops_the_campaign_with_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     flags = ("--store", where, "--budget", str(BUDGET), "--seed", "5")
-    monkeypatch.setattr("kernelarc.cli._run.run", _halting(server))
+    monkeypatch.setattr("kernelarc.engine.run", _halting(server))
     try:
         code = exit_code(["run", str(small_space), *flags])
     finally:
