@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
+import kernelarc.engine.comparison as comparing
 from kernelarc.cli._arguments import AS_JSON
 from kernelarc.cli._bench_report import comparison_text
 from kernelarc.cli._text import print_json
-from kernelarc.engine.comparison import Comparison, compare
 from kernelarc.genomes import InputError
 
 _LEADING = "optuna_tpe,adaptive_tabu_greywolf,genetic_algorithm,random"
@@ -66,8 +66,10 @@ def search(output: Path, as_json: bool, budgets: str, peers: str, **asked: Any) 
 
     The peers' packages come with: pip install 'kernelarc[peers]'
     """
-    comparison = Comparison(peers=_names(peers), budgets=_numbers(budgets), out=output, **asked)
-    result = compare(comparison, telling=_tell)
+    comparison = comparing.Comparison(
+        peers=_names(peers), budgets=_numbers(budgets), out=output, **asked
+    )
+    result = comparing.compare(comparison, telling=_tell)
     text = comparison_text(result)
     (output / "table.txt").write_text(text + "\n")
     if as_json:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import kernelarc.engine.comparison as comparing
 from kernelarc.cli._text import duration, table
-from kernelarc.engine.comparison import ComparisonResult
 from kernelarc.genomes import Estimate
 
 
-def comparison_text(result: ComparisonResult) -> str:
+def comparison_text(result: comparing.ComparisonResult) -> str:
     """Return the tables of a comparison, with a line above each that says what it shows."""
     wanted = result.comparison
     count = f"{len(result.spaces)} spaces, {wanted.repeats} runs each"
@@ -29,7 +29,7 @@ def comparison_text(result: ComparisonResult) -> str:
     return "\n".join(lines)
 
 
-def _overall(result: ComparisonResult) -> str:
+def _overall(result: comparing.ComparisonResult) -> str:
     budgets = result.comparison.budgets
     headings = ("method", *map(str, budgets), f"at optimum, {budgets[-1]}", "score")
     rows = [
@@ -44,7 +44,7 @@ def _overall(result: ComparisonResult) -> str:
     return table(headings, rows)
 
 
-def _advantages(result: ComparisonResult) -> str:
+def _advantages(result: comparing.ComparisonResult) -> str:
     budgets = result.comparison.budgets
     rows = [
         (peer, *(_interval(found[budget], 3) for budget in budgets))
@@ -53,7 +53,7 @@ def _advantages(result: ComparisonResult) -> str:
     return table(("peer", *map(str, budgets)), rows)
 
 
-def _space(result: ComparisonResult, space: str) -> str:
+def _space(result: comparing.ComparisonResult, space: str) -> str:
     budgets = result.comparison.budgets
     about = result.spaces[space]
     rows = [
