@@ -133,6 +133,14 @@ class Kernels:
         )
         self._launch("fill", tensor.count, arguments)
 
+    def upload(self, tensor: Tensor, values: NDArray[Any]) -> None:
+        """Copy values of the host into a tensor; they have its bytes."""
+        held = np.ascontiguousarray(values)
+        if held.nbytes != tensor.nbytes:
+            raise ValueError(f"{held.nbytes} bytes do not fill a tensor of {tensor.nbytes}")
+        self._stream.synchronize()
+        self._cp.cuda.runtime.memcpy(tensor.address, held.ctypes.data, held.nbytes, 1)
+
     def widen(self, tensor: Tensor, out: int) -> None:
         """Copy a tensor into float64."""
         kind = np.int32(ELEMENT_KINDS[tensor.dtype])

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from kernelarc.bench._blob_values import standing_values, stored_values
 from kernelarc.bench.cuda._arena import CANARY_TAIL, FILLINGS, PLAIN, Filling
 from kernelarc.bench.cuda._kernels import (
     CONSTANT,
@@ -27,7 +29,7 @@ from kernelarc.bench.cuda._kernels import (
 )
 from kernelarc.bench.kernels._job import BoundJob, BoundTensor
 from kernelarc.bench.kernels._memory import TensorSet
-from kernelarc.genomes import InputError
+from kernelarc.genomes import InputError, axis_values, stand_in
 
 __all__ = ["FILLINGS", "PLAIN", "Filler", "Filling"]
 
@@ -58,8 +60,8 @@ class Filler:
         if kind == "scalar":
             value = float(tensor.rule["value"])
             self.kernels.fill(place, seed=seed, how=CONSTANT, scale=value)
-        elif kind == "safetensors":
-            raise InputError(f"input {tensor.name!r}: a file of tensors cannot be loaded here")
+        elif kind == "safetensors" and (values := self._from_file(tensor, seed)) is not None:
+            self.kernels.upload(place, values)
         elif not tensor.floating:
             below = _WHOLE_BELOW.get(tensor.dtype, _WHOLE_USUAL)
             self.kernels.fill(place, seed=seed, how=WHOLE, scale=below)
@@ -67,6 +69,17 @@ class Filler:
             self.kernels.fill(place, seed=seed, how=POSITIVE, scale=1.0)
         else:
             self._floats(place, tensor, seed, filling)
+
+    def _from_file(self, tensor: BoundTensor, seed: int) -> NDArray[Any] | None:
+        """Return the values of a file, or what stands in for it; None where they are drawn."""
+        if "found_at" in tensor.rule:
+            return stored_values(tensor.rule, tensor.dtype, tensor.shape)
+        task = self.job.task
+        spec = next(spec for spec in task.operator.inputs if spec.name == tensor.name)
+        made = stand_in(task.operator, spec, axis_values(task.operator, task.workload))
+        if made is None or made.kind == "random":
+            return None
+        return standing_values(made, tensor.dtype, tensor.shape, np.random.default_rng(seed))
 
     def _floats(self, place: Tensor, tensor: BoundTensor, seed: int, filling: Filling) -> None:
         factor = self._scale(tensor)
