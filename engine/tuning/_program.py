@@ -23,9 +23,15 @@ from kernelarc.engine._settings import CampaignSettings
 from kernelarc.engine.tuning._job import TuningJob
 from kernelarc.engine.tuning._known import look_up
 from kernelarc.engine.tuning._writing import write_file
-from kernelarc.genomes import KernelarcError
+from kernelarc.genomes import Axis, KernelarcError, Operator, Workload
 from kernelarc.genomes.kernels import Clear
-from kernelarc.genomes.triton import launch_values, traced, written_parameters
+from kernelarc.genomes.triton import (
+    TritonKernel,
+    imported,
+    launch_values,
+    traced,
+    written_parameters,
+)
 
 _RETRY_S = 1.0
 
@@ -57,18 +63,22 @@ def written_buffers(job: TuningJob, file: Path) -> frozenset[str]:
         job: The job.
         file: Where its kernel file goes; one in which everything is written is put there.
     """
-    everything = [buffer.name for buffer in job.call.buffers]
-    write_file(job, everything, file)
-    target = kernel_target(str(file))
-    (workload,) = target.problem.workloads
-    route = target.route
-    module, said = route.opened()
+    write_file(job, [buffer.name for buffer in job.call.buffers], file)
+    module = imported(file, "kernelarc_every_buffer")
+    said: TritonKernel = module.KERNEL
+    operator = Operator(
+        name=job.subject.kernel,
+        axes={name: Axis(name=name, kind="var") for name in job.subject.axes},
+        inputs=said.specs("inputs"),
+        outputs=said.specs("outputs"),
+    )
+    workload = Workload(operator=operator.fingerprint, axes=job.subject.axes)
     clears: list[Clear] = []
     calls = traced(
         module,
         said.launch,
-        vars(module)[route.kernel],
-        values=launch_values(said, route.operator, workload, clears),
+        said.kernel,
+        values=launch_values(said, operator, workload, clears),
         genes=dict(job.subject.seeds[0]),
         clears=clears,
     )
