@@ -30,6 +30,7 @@ from kernelarc.genomes.routes._cuda_gemm import (
 from kernelarc.genomes.routes._cuda_gemm_space import TileShape
 from kernelarc.genomes.routes._cuda_gqa_paged import cuda_gqa_paged_route, paged_roles
 from kernelarc.genomes.routes._cuda_nvfp4_gqa import cuda_nvfp4_gqa_route, nvfp4_roles
+from kernelarc.genomes.routes._cuda_route import resident_clusters
 from kernelarc.genomes.routes._cuda_source import cuda_source
 from kernelarc.genomes.routes._matmul import MatmulForm
 from kernelarc.genomes.routes._products import products_source
@@ -186,6 +187,38 @@ def test_roles_are_read_from_structure() -> None:
     assert nvfp4_roles(changed(quantised, k_scale=("batch_size",))) is None
 
 
+def decoding() -> Operator:
+    """The packaged prefill with one query a sequence."""
+    whole = packaged_problem("gqa_paged_prefill").operator
+    inputs = tuple(t for t in whole.inputs if t.name != "qo_indptr")
+    words = "Decodes one query a sequence over pages."
+    return replace(whole, name="gqa_paged_decode", description=words, inputs=inputs)
+
+
+def ragged() -> Operator:
+    """The packaged prefill over keys that lie one after another."""
+    whole = packaged_problem("gqa_paged_prefill").operator
+    keys = ("num_kv_indices", "num_kv_heads", "head_dim")
+    inputs = tuple(t for t in whole.inputs if t.name != "kv_indices")
+    words = "Causal attention over ragged keys."
+    other = replace(whole, name="gqa_ragged_prefill", description=words, inputs=inputs)
+    return changed(other, k_cache=keys, v_cache=keys)
+
+
+def test_decoding_and_ragged_keys_are_served_by_the_same_kernel() -> None:
+    one, other = paged_roles(decoding()), paged_roles(ragged())
+    assert one is not None and other is not None
+    assert (one.q_starts, one.kv_pages) == (None, "kv_indices")
+    assert (other.q_starts, other.kv_pages) == ("qo_indptr", None)
+    unsaid = replace(decoding(), name="gqa", op_type="attention", description="")
+    assert paged_roles(unsaid) is None
+
+
+@pytest.mark.parametrize(("cluster", "resident"), [(1, 132), (2, 66), (4, 32), (8, 16), (16, 8)])
+def test_clusters_stay_within_groups_of_multiprocessors(cluster: int, resident: int) -> None:
+    assert resident_clusters(132, cluster) == resident
+
+
 def test_epsilon_may_stand_in_the_reference() -> None:
     roles = norm_roles(builtin_problem("add_rmsnorm").operator)
     assert roles is not None
@@ -235,6 +268,19 @@ def test_samples_compile(name: str, arch: str) -> None:
             assert seen["wgmma"] > 0
         if genome.get("products") == "warp":
             assert seen["mma"] > 0 and seen["wgmma"] == 0
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("operator", [decoding(), ragged()], ids=lambda o: o.name)
+def test_decoding_and_ragged_keys_compile(operator: Operator) -> None:
+    route = cuda_gqa_paged_route(operator)
+    like = packaged_problem("gqa_paged_prefill").workloads[2]
+    axes = {**like.axes, "total_q": like.axes["len_indptr"] - 1}
+    workload = replace(like, operator=operator.fingerprint, axes=axes, inputs={})
+    assert route is not None
+    for seed in route.seeds(workload, HOPPER)[:3]:
+        build = route.build(workload, seed.genome, "sm_90a")
+        assert route.fault(build, HOPPER) is None
 
 
 @needs_nvrtc
