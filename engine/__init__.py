@@ -10,7 +10,7 @@
 
 from typing import TYPE_CHECKING
 
-from kernelarc._on_first_use import on_first_use
+from kernelarc.genomes import on_first_use
 
 if TYPE_CHECKING:
     from kernelarc.engine._check import CheckResult, RouteCheck, Spread, check

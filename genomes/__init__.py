@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from kernelarc._on_first_use import on_first_use
+from kernelarc.genomes._on_first_use import on_first_use
 
 if TYPE_CHECKING:
     from kernelarc.genomes._alleles import (
@@ -197,6 +197,7 @@ __all__ = [
     "matmul_roles",
     "matmul_target",
     "nearest",
+    "on_first_use",
     "open_blob",
     "packaged_problem",
     "packaged_problems",

@@ -9,7 +9,7 @@ Written for other tools: ``export``, ``EXPORTERS``, ``FORMATS``, ``paths_for``.
 
 from typing import TYPE_CHECKING
 
-from kernelarc._on_first_use import on_first_use
+from kernelarc.genomes import on_first_use
 
 if TYPE_CHECKING:
     from kernelarc.storage._address import store_name

@@ -9,7 +9,7 @@ failed; what is proposed again, or is illegal, costs nothing.
 
 from typing import TYPE_CHECKING
 
-from kernelarc._on_first_use import on_first_use
+from kernelarc.genomes import on_first_use
 
 if TYPE_CHECKING:
     from kernelarc.engine.comparison._compare import Comparison, ComparisonResult, compare

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from kernelarc._on_first_use import on_first_use
+from kernelarc.genomes import on_first_use
 
 if TYPE_CHECKING:
     from kernelarc.storage.exports._export import EXPORTERS, Exporter, export
