@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelarc.bench import CpuDevice, Device, replay_device
-from kernelarc.bench.cuda import CudaDevice
 from kernelarc.bench.kernelfile import kernel_target, names_kernel_file
 from kernelarc.bench.kernelfolder import brings_kernel, own_cuda_route
 from kernelarc.bench.kernels import KernelDevice
@@ -79,8 +78,9 @@ def resolve_target(settings: CampaignSettings) -> Target:
             f"unknown target {name!r}: neither an operator{nearest(name, target_names())} "
             f"nor a file"
         )
-    device = _device(_device_name(settings), settings.routes)
-    return Target(device, _named(settings, on_gpu=isinstance(device, CudaDevice)))
+    device_name = _device_name(settings)
+    device = _device(device_name, settings.routes)
+    return Target(device, _named(settings, on_gpu=_on_gpu(device_name)))
 
 
 def device_for(settings: CampaignSettings) -> Device:
@@ -115,12 +115,16 @@ def _device_name(settings: CampaignSettings) -> str:
     return settings.device or ("cpu" if settings.target in builtin_operators() else FIRST_GPU)
 
 
+def _on_gpu(device: str) -> bool:
+    return device.partition(":")[0] == "cuda"
+
+
 def _device(name: str, routes: Sequence[str] | None = None) -> Device:
     if name == "cpu":
         return CpuDevice()
     if "," in name:
         raise InputError(f"device {name!r}: a campaign runs on one device")
-    if name.partition(":")[0] == "cuda":
+    if _on_gpu(name):
         return KernelDevice(name, only=routes)
     raise InputError(f"unknown device {name!r}{nearest(name, DEVICES)}")
 
@@ -178,7 +182,7 @@ def _folder(settings: CampaignSettings) -> Target:
 def _own_kernel(settings: CampaignSettings, problem: Problem) -> Target:
     """Return a problem for a GPU with the CUDA source that its folder brings."""
     name = settings.device or FIRST_GPU
-    if name.partition(":")[0] != "cuda":
+    if not _on_gpu(name):
         raise InputError(f"{settings.target}: a CUDA source runs on cuda:N, not on {name!r}")
     route = own_cuda_route(Path(settings.target), problem.operator)
     known = _distinct(with_job_options(problem, settings.options))
@@ -195,8 +199,9 @@ def _served(settings: CampaignSettings, problem: Problem) -> Target:
             f"recognised as a matrix product, nor its tensors as another operator with routes; "
             f"give a kernel of your own as the target"
         )
-    device = _device(_device_name(settings), settings.routes)
-    if not isinstance(device, CudaDevice):
+    device_name = _device_name(settings)
+    device = _device(device_name, settings.routes)
+    if not _on_gpu(device_name):
         raise InputError(f"{name}: a problem folder runs on cuda:N")
     known = Problem(operator=operator, workloads=problem.workloads)
     return Target(device, _distinct(with_job_options(known, settings.options)))
@@ -205,7 +210,7 @@ def _served(settings: CampaignSettings, problem: Problem) -> Target:
 def _kernel_file(settings: CampaignSettings) -> Target:
     """Read a user's kernel: its problem, and the one route that builds it."""
     name = settings.device or FIRST_GPU
-    if name.partition(":")[0] != "cuda":
+    if not _on_gpu(name):
         raise InputError(f"{settings.target}: a kernel file runs on cuda:N, not on {name!r}")
     found = kernel_target(settings.target, _tables(settings))
     problem = _distinct(with_job_options(found.problem, settings.options))

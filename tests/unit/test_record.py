@@ -22,7 +22,7 @@ RECORDINGS = Path(__file__).parent.parent.parent / "bench" / "results" / "record
 @pytest.fixture(autouse=True)
 def scripted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(_session, "WorkerProcess", FormulaWorker)
-    monkeypatch.setattr(_targets, "CudaDevice", ScriptedDevice)
+    monkeypatch.setattr(_targets, "KernelDevice", ScriptedDevice)
     monkeypatch.chdir(tmp_path)
 
 
