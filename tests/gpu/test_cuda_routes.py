@@ -140,6 +140,62 @@ def test_paged_attention_is_right(tmp_path: Path, page_size: int) -> None:
     judged(cuda_gqa_paged_route(operator), problem, tmp_path, drawn=8, pin={})
 
 
+WRAPPED = """
+
+def make_inputs(axes, device):
+    made = prefill_inputs(axes, device)
+    made.pop("qo_indptr" if "{kind}" == "decoding" else "kv_indices")
+    if "{kind}" == "ragged":
+        for name in ("k_cache", "v_cache"):
+            made[name] = made[name][: axes["num_kv_indices"], 0].contiguous()
+    return made
+
+
+@torch.no_grad()
+def run({parameters}):
+    places = torch.arange(q.shape[0] + k_cache.shape[0] + 1, dtype=torch.int32, device=q.device)
+    {rest}
+"""
+DECODING = (
+    "return prefill(q, k_cache, v_cache, places[: len(kv_indptr)], kv_indptr, kv_indices, sm_scale)"
+)
+RAGGED = (
+    "return prefill(q, k_cache[:, None], v_cache[:, None], qo_indptr, kv_indptr, places, sm_scale)"
+)
+
+
+def rewritten(kind: str) -> Problem:
+    """Return the packaged prefill as decoding (one query a sequence) or over ragged keys."""
+    whole = packaged_problem("gqa_paged_prefill")
+    operator, gone = whole.operator, "qo_indptr" if kind == "decoding" else "kv_indices"
+    inputs = [tensor for tensor in operator.inputs if tensor.name != gone]
+    if kind == "ragged":
+        keys = ("num_kv_indices", "num_kv_heads", "head_dim")
+        caches = {"k_cache", "v_cache"}
+        inputs = [replace(t, shape=keys) if t.name in caches else t for t in inputs]
+    text = str(operator.reference).replace("def run(", "def prefill(")
+    text = text.replace("def make_inputs(", "def prefill_inputs(") + WRAPPED.format(
+        kind=kind,
+        parameters=", ".join(tensor.name for tensor in inputs),
+        rest=DECODING if kind == "decoding" else RAGGED,
+    )
+    words = "decodes one query a sequence" if kind == "decoding" else "causal, ragged keys"
+    made = replace(
+        operator, name=f"gqa_{kind}", description=words, inputs=tuple(inputs), reference=text
+    )
+    shape = {"total_q": 4 if kind == "decoding" else 130, "num_pages": 300, "len_indptr": 5}
+    like = replace(whole.workloads[0], inputs={t.name: {"type": "custom"} for t in inputs})
+    whole = replace(whole, workloads=(like,))
+    return bound(made, whole, {**shape, "num_kv_indices": 200})
+
+
+@needs_torch
+@pytest.mark.parametrize("kind", ["decoding", "ragged"])
+def test_decoding_and_ragged_keys_are_right(tmp_path: Path, kind: str) -> None:
+    problem = rewritten(kind)
+    judged(cuda_gqa_paged_route(problem.operator), problem, tmp_path, drawn=8, pin={})
+
+
 @needs_torch
 def test_attention_over_4_bit_floats_is_right(tmp_path: Path) -> None:
     whole = packaged_problem("nvfp4_gqa")
