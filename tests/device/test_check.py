@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from kernelarc.cli import program
 from kernelarc.engine import CampaignSettings, check
-from kernelarc.genomes import InputError, MissingPartError
+from kernelarc.genomes import InputError, MissingPartError, packaged_problem, packaged_problems
 
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="Triton is not installed"
@@ -66,3 +66,18 @@ def test_add_rmsnorm_compiles_and_json_says_so() -> None:
     assert said["ok"] is True
     assert said["routes"][0]["built"] == 4
     assert said["routes"][0]["failures"] == {}
+
+
+def _first_shape(name: str) -> dict[str, int]:
+    """Return the axes of a packaged problem's first workload: one is enough here."""
+    return dict(packaged_problem(name, []).workloads[0].axes)
+
+
+@needs_triton
+@pytest.mark.parametrize("name", packaged_problems())
+def test_every_route_of_a_packaged_problem_compiles(name: str) -> None:
+    settings = CampaignSettings(target=name, axes=_first_shape(name))
+    result = check(settings, arch="sm_90a", samples=2)
+    assert result.routes
+    for one in result.routes:
+        assert one.built, (one.route, one.examples)
