@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,3 +115,31 @@ def test_the_solution_compiles_to_the_same_machine_code(name: str) -> None:
 def code_of(cubin: bytes) -> list[tuple[str, bytes]]:
     """Return the sections that hold instructions: the compiler's own notes differ."""
     return [(s.name, s.body) for s in _sections(cubin) if s.name.startswith(".text.")]
+
+
+ELSEWHERE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import reference, solution, torch
+
+inputs = [torch.randn(*shape).bfloat16() for shape in ((3, 2048), (3, 2048), (2048,))]
+wanted = reference.run(*inputs, 1e-5)
+found = torch.full_like(wanted, float("nan"))
+solution.run(*inputs, 1e-5, found)
+assert torch.equal(found, wanted)
+print("right")
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="solutions are torch's")
+def test_a_shape_without_a_row_runs_the_reference(tmp_path: Path) -> None:
+    _, _, sources = made("add_rmsnorm_bf16")
+    for file, text in sources.items():
+        (tmp_path / file).write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr[-2000:]
