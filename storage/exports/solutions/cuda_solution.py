@@ -1,7 +1,7 @@
 """CUDA kernels, launched as it was found best for exact shapes.
 
-NVRTC compiles a shape's kernels when it is first seen. A shape that the table does not hold, or a
-chip of another architecture, runs the reference. Nothing is remembered but loaded kernels; every
+NVRTC compiles a shape's kernels when it is first seen. A shape that the table does not hold, a
+chip of another architecture or a tensor that begins in the middle of 16 bytes runs the reference. Nothing is remembered but loaded kernels; every
 call launches the same kernels in the same order on the current stream, whatever the addresses are.
 """
 
@@ -29,6 +29,7 @@ TABLE: dict[tuple[int, ...], dict[str, Any]] = {}
 _OPTIONS = ("--std=c++17", "-default-device")
 _DYNAMIC_SHARED, _CARVEOUT = 8, 9  # function attributes of the driver
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64
+_ALIGNMENT = 16  # of tensors, for the copy engine and for vectors
 
 
 @lru_cache(maxsize=1)
@@ -142,7 +143,7 @@ def launch(memory: dict[str, Any]) -> None:
     key = tuple(memory[name].shape[place] for name, place in KEY)
     found = TABLE.get(key)
     device = memory[OUTPUTS[0]].device
-    if found is None or not _fits(device):
+    if found is None or not _fits(memory, device):
         results = reference.run(*(memory[name] for name in INPUTS))
         results = results if isinstance(results, (tuple, list)) else (results,)
         for name, result in zip(OUTPUTS, results, strict=True):
