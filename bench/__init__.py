@@ -51,7 +51,7 @@ from kernelarc.bench._roofline import (
     flops_per_cycle,
     highest_clock_hz,
 )
-from kernelarc.bench._scoring import DataSheet, Score, data_sheet, limit_us, score
+from kernelarc.bench._scoring import Datasheet, Score, datasheet, limit_us, score
 from kernelarc.bench._session import Device, Session
 from kernelarc.bench._statistics import (
     NoiseFloor,
@@ -83,7 +83,7 @@ __all__ = [
     "Comparison",
     "CpuDevice",
     "CpuLimits",
-    "DataSheet",
+    "Datasheet",
     "Device",
     "DeviceLock",
     "Floor",
@@ -111,7 +111,7 @@ __all__ = [
     "cpu_model",
     "cpu_observations",
     "cpu_peak",
-    "data_sheet",
+    "datasheet",
     "depth_of",
     "digest",
     "digests",

@@ -16,7 +16,7 @@ LAUNCH_US = 0.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataSheet:
+class Datasheet:
     """A vendor's peaks of one device.
 
     Attributes:
@@ -38,9 +38,9 @@ def _matrix_rates(bf16: float) -> Mapping[str, float]:
 
 _HOPPER, _BLACKWELL = _matrix_rates(989e12), _matrix_rates(2250e12)
 _SHEETS = (
-    DataSheet(name="H200", memory_bytes_per_s=4.8e12, flops_per_s=_HOPPER),
-    DataSheet(name="H100 80GB HBM3", memory_bytes_per_s=3.35e12, flops_per_s=_HOPPER),
-    DataSheet(name="B200", memory_bytes_per_s=8.0e12, flops_per_s=_BLACKWELL),
+    Datasheet(name="H200", memory_bytes_per_s=4.8e12, flops_per_s=_HOPPER),
+    Datasheet(name="H100 80GB HBM3", memory_bytes_per_s=3.35e12, flops_per_s=_HOPPER),
+    Datasheet(name="B200", memory_bytes_per_s=8.0e12, flops_per_s=_BLACKWELL),
 )
 
 
@@ -64,13 +64,13 @@ class Score:
     clamped: bool
 
 
-def data_sheet(device: str) -> DataSheet | None:
+def datasheet(device: str) -> Datasheet | None:
     """Return the peaks of a device by the name that its driver gives it, None where unknown."""
     return next((sheet for sheet in _SHEETS if sheet.name in device), None)
 
 
 def limit_us(
-    sheet: DataSheet, *, flops: float | None, bytes_moved: float | None, dtype: str
+    sheet: Datasheet, *, flops: float | None, bytes_moved: float | None, dtype: str
 ) -> float | None:
     """Return the least time that the data sheet allows; None where nothing is known of the work.
 

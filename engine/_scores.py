@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelarc.bench import Score, data_sheet, limit_us, score
+from kernelarc.bench import Score, datasheet, limit_us, score
 from kernelarc.genomes import (
     Operator,
     Workload,
@@ -30,7 +30,7 @@ def score_of(row: CampaignRow, best: Best, workload: Workload) -> Score | None:
     The baseline's time is the best's times their paired ratio.
     """
     operator, timed = row.spec.problem.operator, best.evaluation.measurement
-    sheet = data_sheet(row.environment.identity.get("device", ""))
+    sheet = datasheet(row.environment.identity.get("device", ""))
     if not is_problem(operator) or sheet is None or timed is None or best.speedup is None:
         return None
     if timed.latency_us is None:
@@ -74,7 +74,7 @@ def score_remark(row: CampaignRow, scores: Sequence[Score | None]) -> str | None
     """Say what the scores are, and what they are not."""
     if not any(scores):
         return None
-    sheet = data_sheet(row.environment.identity.get("device", ""))
+    sheet = datasheet(row.environment.identity.get("device", ""))
     name = "" if sheet is None else sheet.name
     clamped = sum(found.clamped for found in scores if found is not None)
     text = (

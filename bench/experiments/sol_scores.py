@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernelarc.bench._scoring import data_sheet, limit_us, score
+from kernelarc.bench._scoring import datasheet, limit_us, score
 from kernelarc.genomes import (
     Problem,
     Workload,
@@ -50,7 +50,7 @@ def _row(
     if found["status"] != "PASSED":
         return row
     operator = problem.operator
-    sheet = data_sheet(found["environment"]["hardware"])
+    sheet = datasheet(found["environment"]["hardware"])
     times = {name: _latency_us(rows.get(workload.uuid)) for name, rows in others.items()}
     references = [rows.get(workload.uuid) for rows in (ours, *others.values())]
     times["torch eager"] = min(_reference_us(evaluation) for evaluation in references)

@@ -16,7 +16,7 @@ def _libraries() -> ThreadpoolController:
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Hold BLAS to one thread while the context is open.
+    """Hold NumPy's BLAS to one thread while the context is open.
 
     Its threads wait for one another by spinning. For a few hundred rows that costs more than it
     brings, and where other programs need the cores it costs fifty times as much. Besides, how a

@@ -145,7 +145,7 @@ def test_a_campaign_of_another_route_has_no_table(small_space: Path, tmp_path: P
         (lambda c: c["entries"][0]["product"].update(dtype="bf61"), "'bf61'"),
         (lambda c: c["entries"][0]["product"].update(residual=1), "true or false"),
         (lambda c: c["entries"][0]["product"].update(in_place=False), "is aliased"),
-        (lambda c: c["entries"][0]["product"].update(workspace_bytes=0), "exceeds"),
+        (lambda c: c["entries"][0]["algorithm"].update(workspace_bytes=2**30), "exceeds"),
         (lambda c: c["entries"][0].update(algorithm=None), "algorithm must be a JSON object"),
         (lambda c: c["entries"][0]["algorithm"].update(blob="abcd"), "64 bytes"),
         (lambda c: c["entries"][0]["algorithm"]["attributes"].pop("tile"), "tile"),

@@ -44,9 +44,10 @@ from kernelarc.storage import (
 )
 
 GEMM = builtin_operators()["gemm"]
-# The others hold genomes of one route: tests/unit/test_cublaslt_table.py, test_export_triton.py
-OF_ONE_ROUTE = {"cublaslt", "npy", "triton", "vllm-moe", "vllm-fp8", "helion", "inductor"}
-OF_ANY_ROUTE = sorted(set(EXPORTERS) - OF_ONE_ROUTE)
+# The others hold genomes of one route, or solutions of problems that state their reference:
+# tests/unit/test_cublaslt_table.py, test_export_triton.py, test_solutions.py
+OF_SOME = {"cublaslt", "npy", "triton", "vllm-moe", "vllm-fp8", "helion", "inductor", "sol"}
+OF_ANY_ROUTE = sorted(set(EXPORTERS) - OF_SOME)
 SMALL, LARGE = (
     Workload(operator=GEMM.fingerprint, axes={"M": n, "N": n, "K": n}) for n in (64, 128)
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.test_solutions import searched
 
-from kernelarc.bench import data_sheet, limit_us, score
+from kernelarc.bench import datasheet, limit_us, score
 from kernelarc.cli._report import bests_table, result_text
 from kernelarc.engine import result_of
 from kernelarc.engine._results import _best
@@ -43,8 +43,8 @@ def test_what_is_below_the_limit_is_clamped_and_flagged() -> None:
     assert score(5.0, 5.0, 5.0).value == 1.0
 
 
-def test_the_limit_is_the_data_sheet_s() -> None:
-    sheet = data_sheet("NVIDIA H200")
+def test_the_limit_is_the_datasheet_s() -> None:
+    sheet = datasheet("NVIDIA H200")
     assert sheet is not None and sheet.memory_bytes_per_s == 4.8e12
     least = limit_us(sheet, flops=989e6, bytes_moved=1.0, dtype="bfloat16")
     assert least == pytest.approx(1.4)
@@ -52,7 +52,7 @@ def test_the_limit_is_the_data_sheet_s() -> None:
     assert limit_us(sheet, flops=989e6, bytes_moved=None, dtype="float8_e4m3fn") == 0.9
     assert limit_us(sheet, flops=989e6, bytes_moved=None, dtype="float32") == pytest.approx(2.4)
     assert limit_us(sheet, flops=None, bytes_moved=None, dtype="bfloat16") is None
-    assert data_sheet("cpu") is None and data_sheet("NVIDIA A100") is None
+    assert datasheet("cpu") is None and datasheet("NVIDIA A100") is None
 
 
 def test_work_is_counted_where_a_definition_does_not_say() -> None:

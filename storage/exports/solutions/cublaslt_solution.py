@@ -55,7 +55,7 @@ def _library() -> ctypes.CDLL:
     return ctypes.CDLL("libcublasLt.so")
 
 
-def _handle() -> ctypes.c_void_p:
+def _context() -> ctypes.c_void_p:
     """A handle of cuBLAS is one of cuBLASLt."""
     return ctypes.c_void_p(torch.cuda.current_blas_handle())
 
@@ -107,7 +107,7 @@ class _Plan:
         """Return the table's algorithm, or None where this library refuses it."""
         algo, result = (ctypes.c_uint64 * 8)(), _Result()
         try:
-            _call("cublasLtMatmulAlgoInit", _handle(), *self.types, row[0], algo)
+            _call("cublasLtMatmulAlgoInit", _context(), *self.types, row[0], algo)
             for place, (kind, value) in enumerate(zip(_ATTRIBUTES, row, strict=True)):
                 whole = _WHOLE[kind](value)
                 size = ctypes.c_size_t(ctypes.sizeof(whole))
@@ -118,7 +118,7 @@ class _Plan:
                     )  # fmt: skip
             _call(
                 "cublasLtMatmulAlgoCheck",
-                _handle(), *self._descriptors(), algo, ctypes.byref(result),
+                _context(), *self._descriptors(), algo, ctypes.byref(result),
             )  # fmt: skip
         except RuntimeError:
             return None
@@ -136,7 +136,7 @@ class _Plan:
         result, count = _Result(), ctypes.c_int()
         _call(
             "cublasLtMatmulAlgoGetHeuristic",
-            _handle(), *self._descriptors(), preference, 1, ctypes.byref(result),
+            _context(), *self._descriptors(), preference, 1, ctypes.byref(result),
             ctypes.byref(count),
         )  # fmt: skip
         _call("cublasLtMatmulPreferenceDestroy", preference)
@@ -177,7 +177,7 @@ def multiply(
     alpha, beta = ctypes.c_float(1.0), ctypes.c_float(0.0 if residual is None else 1.0)
     _call(
         "cublasLtMatmul",
-        _handle(), plan.desc,
+        _context(), plan.desc,
         ctypes.byref(alpha), ctypes.c_void_p(b.data_ptr()), plan.first,
         ctypes.c_void_p(a.data_ptr()), plan.second,
         ctypes.byref(beta), ctypes.c_void_p(added.data_ptr()), plan.out,

@@ -14,7 +14,7 @@ from kernelarc.genomes import Proposal
 from kernelarc.islands import IslandSettings
 from kernelarc.islands._traps import Traps
 from kernelarc.islands._turn import Turn
-from kernelarc.islands.models import Surrogate, SurrogateProposer, one_thread
+from kernelarc.islands.models import Surrogate, SurrogateProposer, _threads, one_thread
 from kernelarc.islands.models._features import Features
 from kernelarc.islands.models._gaussian import Posterior, _evidence, fit_scales, planes_of
 from kernelarc.islands.models._surrogate import expected_improvement, targets
@@ -157,6 +157,7 @@ def test_models_compute_on_one_thread_and_give_the_others_back() -> None:
     def threads() -> list[int]:
         return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
 
+    _threads._libraries.cache_clear()  # other tests loaded libraries that are none of NumPy's
     with threadpool_limits(limits=2, user_api="blas"):
         before = threads()
         with one_thread():
