@@ -1,8 +1,9 @@
 """CUDA kernels, launched as it was found best for exact shapes.
 
 NVRTC compiles a shape's kernels when it is first seen. A shape that the table does not hold, a
-chip of another architecture or a tensor that begins in the middle of 16 bytes runs the reference. Nothing is remembered but loaded kernels; every
-call launches the same kernels in the same order on the current stream, whatever the addresses are.
+chip of another architecture or a tensor that begins in the middle of 16 bytes runs the reference.
+Nothing is remembered but loaded kernels; every call launches the same kernels in the same order on
+the current stream, whatever the addresses are.
 """
 
 from __future__ import annotations
@@ -133,9 +134,12 @@ def _launched(function: ctypes.c_void_p, step: dict[str, Any], memory: dict[str,
     _asked(_driver(), "cuLaunchKernel", function, *shape, stream, pointers, None)
 
 
-def _fits(device: torch.device) -> bool:
+def _fits(memory: dict[str, Any], device: torch.device) -> bool:
+    """Tell whether chip and addresses are what the kernels were made for."""
     major, minor = torch.cuda.get_device_capability(device)
-    return f"sm_{major}{minor}a" == ARCH
+    tensors = [each for each in memory.values() if isinstance(each, torch.Tensor) and each.dim()]
+    even = all(tensor.data_ptr() % _ALIGNMENT == 0 for tensor in tensors)
+    return even and ARCH == f"sm_{major}{minor}a"
 
 
 def launch(memory: dict[str, Any]) -> None:
