@@ -139,7 +139,7 @@ def _fits(memory: dict[str, Any], device: torch.device) -> bool:
     major, minor = torch.cuda.get_device_capability(device)
     tensors = [each for each in memory.values() if isinstance(each, torch.Tensor) and each.dim()]
     even = all(tensor.data_ptr() % _ALIGNMENT == 0 for tensor in tensors)
-    return even and ARCH == f"sm_{major}{minor}a"
+    return even and f"sm_{major}{minor}a" == ARCH
 
 
 def launch(memory: dict[str, Any]) -> None:
