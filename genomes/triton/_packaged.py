@@ -22,9 +22,11 @@ class PackagedTritonRoute(KernelRoute):
 
     Attributes:
         module: The module's name in the folder of routes.
+        others: Modules whose kernels it launches as well.
     """
 
     module: ClassVar[str]
+    others: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, operator: Operator) -> None:
         self.name, self.operator = "triton", operator
@@ -34,9 +36,9 @@ class PackagedTritonRoute(KernelRoute):
         return triton_missing()
 
     def identity(self) -> Mapping[str, str]:
-        """Return Triton's version and the hash of the kernels' source."""
-        source = files(_FOLDER).joinpath(f"{self.module}.py").read_bytes()
-        return {**triton_identity(), "source": hashlib.blake2b(source, digest_size=8).hexdigest()}
+        """Return Triton's version and the hash of the kernels' sources."""
+        text = "\n".join(self.sources().values()).encode()
+        return {**triton_identity(), "source": hashlib.blake2b(text, digest_size=8).hexdigest()}
 
     def calls(self, workload: Workload, genome: Genome, arch: str) -> list[TritonCall]:
         """Return the launches of a genome, in order. Imports Triton."""
@@ -51,10 +53,15 @@ class PackagedTritonRoute(KernelRoute):
         aliases = self.aliases(workload, genome)
         return build_of(self.calls(workload, genome, arch), arch, aliases)
 
-    def source(self) -> str:
-        """Return the text of the module that holds the kernels."""
-        return files(_FOLDER).joinpath(f"{self.module}.py").read_text("utf-8")
+    def sources(self) -> dict[str, str]:
+        """Return the text of the modules that hold the kernels, by name."""
+        folder = files(_FOLDER)
+        return {
+            name: folder.joinpath(f"{name}.py").read_text("utf-8")
+            for name in (self.module, *self.others)
+        }
 
     def kernel(self, name: str) -> Any:
-        """Return a kernel of the module. Imports Triton."""
-        return getattr(import_module(f"{_FOLDER}.{self.module}"), name)
+        """Return a kernel of the module, or ``module.kernel`` of another. Imports Triton."""
+        module, _, function = name.rpartition(".")
+        return getattr(import_module(f"{_FOLDER}.{module or self.module}"), function)

@@ -22,7 +22,7 @@ from kernelarc.storage.exports._sol_words import about, solution_name
 from kernelarc.storage.exports._subject import Subject
 
 _FILLED = re.compile(r"# -- names and table: .*?# -- end --\n", re.DOTALL)
-FILE, KERNELS, REFERENCE = "solution.py", "kernels.py", "reference.py"
+FILE, REFERENCE = "solution.py", "reference.py"
 
 
 def triton_solution(subject: Subject) -> Solution:
@@ -61,10 +61,11 @@ def triton_sources(subject: Subject, file: str) -> dict[str, str]:
     key = key_of(operator)
     rows = {key_values(operator, w, key): steps_of(route, w, genomes[w.fingerprint]) for w in held}
     template = files("kernelarc.storage.exports.solutions").joinpath("triton_solution.py")
-    source = _FILLED.sub(lambda _: _table(operator, key, rows), template.read_text("utf-8"))
+    source = _FILLED.sub(lambda _: filled(route, key, rows), template.read_text("utf-8"))
     source += entry(operator)
     compile(source, file, "exec")
-    return {file: source, KERNELS: route.source(), REFERENCE: str(operator.reference)}
+    modules = {f"{name}.py": text for name, text in route.sources().items()}
+    return {file: source, **modules, REFERENCE: str(operator.reference)}
 
 
 def _route(subject: Subject) -> PackagedTritonRoute:
@@ -137,10 +138,16 @@ def _step(call: TritonCall) -> str:
     clears = [(c.target.name, c.target.offset_bytes, c.nbytes) for c in call.clears]
     order = tuple(parameter.name for parameter in call.function.params)
     return (
-        f'{{"kernel": {call.function.__name__!r}, "grid": {call.grid!r}, '
+        f'{{"kernel": {_kernel_name(call)!r}, "grid": {call.grid!r}, '
         f'"clears": {clears!r}, "order": {order!r}, "arguments": {given!r}, '
         f'"constants": {{{constants}}}, "options": {options!r}}}'
     )
+
+
+def _kernel_name(call: TritonCall) -> str:
+    """Return ``module.kernel``."""
+    function = call.function.fn
+    return f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
 
 
 def _argument(value: Any) -> object:
@@ -163,10 +170,17 @@ def _constant(value: Any) -> str:
     return repr(value)
 
 
-def _table(
-    operator: Operator, key: Mapping[str, tuple[str, int]], rows: Mapping[tuple[int, ...], str]
+def filled(
+    route: PackagedTritonRoute,
+    key: Mapping[str, tuple[str, int]],
+    rows: Mapping[tuple[int, ...], str],
 ) -> str:
+    """Return what takes the place of a template's names and table."""
+    operator, modules = route.operator, list(route.sources())
     lines = [
+        *(f"import {name}  # noqa: E402" for name in modules),
+        "",
+        f"MODULES: dict[str, Any] = {{{', '.join(f'{name!r}: {name}' for name in modules)}}}",
         f"INPUTS: tuple[str, ...] = {tuple(spec.name for spec in operator.inputs)!r}",
         f"OUTPUTS: tuple[str, ...] = {tuple(spec.name for spec in operator.outputs)!r}",
         f"KEY: tuple[tuple[str, int], ...] = {tuple(key.values())!r}  # {', '.join(key)}",

@@ -237,7 +237,7 @@ def test_two_routes_make_one_solution(tmp_path: Path) -> None:
         "solution.py",
         "library_part.py",
         "compiled_part.py",
-        "kernels.py",
+        "triton_gemm.py",
         "reference.py",
     }
     assert solution.languages == ("triton",)
@@ -245,4 +245,4 @@ def test_two_routes_make_one_solution(tmp_path: Path) -> None:
     assert "KEY: tuple[tuple[str, int], ...] = (('x', 0), ('x', 1))" in compiled
     assert "(4, 128): {" in compiled and "(1, 256): {" not in compiled
     assert "route triton is faster than the library" in solution.sources["library_part.py"]
-    assert solution.sources["kernels.py"].startswith('"""Triton kernels of a matrix product')
+    assert solution.sources["triton_gemm.py"].startswith('"""Triton kernels of a matrix product')

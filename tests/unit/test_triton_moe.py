@@ -155,8 +155,8 @@ def test_an_exported_solution_computes_what_the_reference_does(
 ) -> None:
     from kernelarc.storage.exports._sol_triton import (
         _FILLED,
-        _table,
         entry,
+        filled,
         key_of,
         steps_of,
     )
@@ -182,9 +182,10 @@ def test_an_exported_solution_computes_what_the_reference_does(
         (SMALL[name]["tokens"],): steps_of(route, workload, Genome("triton", alleles))
     }
     template = files("kernelarc.storage.exports.solutions").joinpath("triton_solution.py")
-    source = _FILLED.sub(lambda _: _table(operator, key, rows), template.read_text("utf-8"))
+    source = _FILLED.sub(lambda _: filled(route, key, rows), template.read_text("utf-8"))
     (tmp_path / "solution.py").write_text(source + entry(operator))
-    (tmp_path / "kernels.py").write_text(route.source())
+    for module, text in route.sources().items():
+        (tmp_path / f"{module}.py").write_text(text)
     (tmp_path / "reference.py").write_text(str(operator.reference))
     given = {
         "sizes": SMALL[name],

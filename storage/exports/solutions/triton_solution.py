@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import kernels
 import reference
 import torch
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 # -- names and table: filled in by the export --
+MODULES: dict[str, Any] = {}
 INPUTS: tuple[str, ...] = ()
 OUTPUTS: tuple[str, ...] = ()
 KEY: tuple[tuple[str, int], ...] = ()
@@ -70,7 +70,8 @@ def _launched(
         ordered = [values[n] if n in values else constants[n] for n in step["order"]]
         ready[step["grid"]](*ordered)
         return
-    kernel = getattr(kernels, step["kernel"])
+    module, _, name = step["kernel"].partition(".")
+    kernel = getattr(MODULES[module], name)
     made = kernel[step["grid"]](**values, **step["constants"], **step["options"])
     if even and made is not None:
         _compiled[key, place] = made
