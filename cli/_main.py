@@ -53,6 +53,9 @@ def _own_error(error: Exception) -> int:
         return _complain(str(error), code)
     if isinstance(error, OSError) and error.errno in _USERS_PATH and error.filename is not None:
         return _complain(f"{os.fsdecode(error.filename)}: {error.strerror}", 2)
+    if isinstance(error, OSError) and error.errno == errno.EIO and error.filename is None:
+        _let_go_of_output(2)  # the terminal is gone, and with it whoever would read an answer
+        return INTERRUPTED
     if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
         _let_go_of_output()
         return _complain(f"the output cannot be written: {error.strerror}", 2)
@@ -80,7 +83,8 @@ def _reader_left() -> int:
     return 0
 
 
-def _let_go_of_output() -> None:
+def _let_go_of_output(streams: int = 1) -> None:
     """Send what is still buffered nowhere, so that leaving Python does not fail at it again."""
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for stream in (sys.stdout, sys.stderr)[:streams]:
+        if stream is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -24,7 +26,8 @@ _BAR = 40
 class LiveDisplay(Observer):
     """Draws a campaign in place while it runs.
 
-    It draws only when called: a thread that redraws would run beside what is being timed.
+    It draws only when called: a thread that redraws would run beside what is being timed. Once
+    the terminal is gone it draws no more: the campaign does not need it.
     """
 
     def __init__(self, console: Console) -> None:
@@ -44,7 +47,8 @@ class LiveDisplay(Observer):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._live.stop()
+        with contextlib.suppress(OSError):
+            self._live.stop()
 
     def on_start(self, facts: Mapping[str, Any]) -> None:
         """Say what was started."""
@@ -52,7 +56,7 @@ class LiveDisplay(Observer):
             f"campaign {facts.get('campaign_id', '?')}: "
             f"{facts.get('target', '')} on {facts.get('device', '')}, store {facts.get('store')}"
         )
-        self._live.update(Text(self._title), refresh=True)
+        self._draw(Text(self._title))
 
     def on_conclusion(self, conclusion: Conclusion) -> None:
         """Remember the newest lesson for the last line."""
@@ -64,7 +68,15 @@ class LiveDisplay(Observer):
         now = time.monotonic()
         if now - self._drawn_at >= _PAUSE_S or progress.stage != self._stage:
             self._drawn_at, self._stage = now, progress.stage
-            self._live.update(self._drawing(progress), refresh=True)
+            self._draw(self._drawing(progress))
+
+    def _draw(self, drawing: RenderableType) -> None:
+        if self._live.is_started:
+            try:
+                self._live.update(drawing, refresh=True)
+            except OSError:
+                self._live.console.file = io.StringIO()
+                self._live.stop()
 
     def _drawing(self, progress: Progress) -> Group:
         return Group(
