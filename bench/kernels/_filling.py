@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelarc.bench._blob_values import standing_values, stored_values
+from kernelarc.bench._shaped_values import narrowed, shaped_values
 from kernelarc.bench.cuda._arena import CANARY_TAIL, FILLINGS, PLAIN, Filling
 from kernelarc.bench.cuda._kernels import (
     CONSTANT,
@@ -29,7 +30,7 @@ from kernelarc.bench.cuda._kernels import (
 )
 from kernelarc.bench.kernels._job import BoundJob, BoundTensor
 from kernelarc.bench.kernels._memory import TensorSet
-from kernelarc.genomes import InputError, axis_values, stand_in
+from kernelarc.genomes import InputError, TensorSpec, axis_values, matmul_roles, stand_in
 
 __all__ = ["FILLINGS", "PLAIN", "Filler", "Filling"]
 
@@ -65,6 +66,8 @@ class Filler:
         elif not tensor.floating:
             below = _WHOLE_BELOW.get(tensor.dtype, _WHOLE_USUAL)
             self.kernels.fill(place, seed=seed, how=WHOLE, scale=below)
+        elif (shaped := self._shaped(tensor, seed)) is not None:
+            self.kernels.upload(place, shaped)
         elif _POSITIVE.search(tensor.name):
             self.kernels.fill(place, seed=seed, how=POSITIVE, scale=1.0)
         else:
@@ -75,11 +78,23 @@ class Filler:
         if "found_at" in tensor.rule:
             return stored_values(tensor.rule, tensor.dtype, tensor.shape)
         task = self.job.task
-        spec = next(spec for spec in task.operator.inputs if spec.name == tensor.name)
+        spec = self._spec(tensor)
         made = stand_in(task.operator, spec, axis_values(task.operator, task.workload))
         if made is None or made.kind == "random":
             return None
         return standing_values(made, tensor.dtype, tensor.shape, np.random.default_rng(seed))
+
+    def _shaped(self, tensor: BoundTensor, seed: int) -> NDArray[Any] | None:
+        """Return what the tensor's name calls for: angles, masks, shares; None where nothing."""
+        spec = self._spec(tensor)
+        if _POSITIVE.search(tensor.name):  # drawn on the device
+            return None
+        values = shaped_values(spec, tensor.shape, np.random.default_rng(seed))
+        return None if values is None else narrowed(values, tensor.dtype)
+
+    def _spec(self, tensor: BoundTensor) -> TensorSpec:
+        inputs = self.job.task.operator.inputs
+        return next(spec for spec in inputs if spec.name == tensor.name)
 
     def _floats(self, place: Tensor, tensor: BoundTensor, seed: int, filling: Filling) -> None:
         factor = self._scale(tensor)
@@ -93,7 +108,8 @@ class Filler:
             return 1.0
         product = self.job.product
         if product is not None:
-            second = tensor.name == self.job.inputs[1].name
+            roles = matmul_roles(self.job.task.operator, self.job.task.workload)
+            second = roles is not None and tensor.name == roles.b
             return 1.0 / math.sqrt(product.k) if second else 1.0
         if _MATRIX.search(tensor.name):
             return 1.0 / math.sqrt(tensor.shape[-1])

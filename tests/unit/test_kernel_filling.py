@@ -164,3 +164,37 @@ def test_files_that_are_missing_are_stood_in_for() -> None:
     starts = recorder.uploads[1]
     assert starts.dtype == np.int32
     assert starts.tolist() == [0, 16, 32, 48, 64]
+
+
+def test_names_that_call_for_values_get_them_and_the_weight_is_found_by_its_role() -> None:
+    """As in the published projection: the residual stands second, the weight third."""
+    row = ("R", "C")
+    operator = Operator(
+        name="projection",
+        axes={name: Axis(name=name, kind="var") for name in "RC"},
+        inputs=(
+            TensorSpec(name="x", shape=row, dtype="bfloat16"),
+            TensorSpec(name="r", shape=row, dtype="bfloat16"),
+            TensorSpec(name="w", shape=("C", "C"), dtype="bfloat16"),
+        ),
+        outputs=(TensorSpec(name="y", shape=row, dtype="bfloat16"),),
+        reference="def run(x, r, w):\n    return x @ w.T + r\n",
+        op_type="matmul",
+    )
+    workload = Workload(operator=operator.fingerprint, axes={"R": 8, "C": 256})
+    _, drawn = _drawn(BoundJob.of(KernelTask(operator=operator, workload=workload)))
+    assert (drawn["r"]["scale"], drawn["w"]["scale"]) == (1.0, 1 / 16)
+    turned = replace(
+        operator,
+        inputs=(operator.inputs[0], TensorSpec(name="cos", shape=row, dtype="bfloat16")),
+        reference="def run(x, cos):\n    return x * cos\n",
+        op_type="",
+    )
+    job = BoundJob.of(
+        KernelTask(operator=turned, workload=replace(workload, operator=turned.fingerprint))
+    )
+    recorder, drawn = _drawn(job)
+    assert drawn["cos"] is None and drawn["x"]["how"] == NORMAL
+    (uploaded,) = recorder.uploads.values()
+    assert uploaded.dtype == np.uint16 and uploaded.shape == (8, 256)
+    assert float((uploaded.astype(np.uint32) << 16).view(np.float32).max()) <= 1.0
