@@ -40,7 +40,7 @@ def command() -> None:
     default=_LEADING,
     show_default=True,
     metavar="A,B,...",
-    help="Methods, or the families kernel_tuner and optuna.",
+    help="Methods, or the families kernel_tuner, optuna and ablations (ours, one thing changed).",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the first run.")
 @click.option("--jobs", type=int, metavar="N", help="Processes (default: one a core).")

@@ -18,7 +18,8 @@ def comparison_text(result: comparing.ComparisonResult) -> str:
         "share of all runs at the optimum; methodology score (0 random, 1 optimum throughout)",
         _overall(result),
         "",
-        "Ours over each peer's (below 1: ours is better)",
+        "Ours over each peer's (below 1: ours is better), and the chance p that methods of equal",
+        "worth differ so much (permutation test within spaces, kernels weighing alike)",
         _advantages(result),
         "",
         "Median best / optimum by space, and the score up to its cut",
@@ -47,7 +48,13 @@ def _overall(result: comparing.ComparisonResult) -> str:
 def _advantages(result: comparing.ComparisonResult) -> str:
     budgets = result.comparison.budgets
     rows = [
-        (peer, *(_interval(found[budget], 3) for budget in budgets))
+        (
+            peer,
+            *(
+                f"{_interval(found[budget], 3)} p={result.chances[peer][budget]:.3f}"
+                for budget in budgets
+            ),
+        )
         for peer, found in result.advantages.items()
     ]
     return table(("peer", *map(str, budgets)), rows)

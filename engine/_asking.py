@@ -19,9 +19,10 @@ from kernelarc.engine._view import DraftView
 from kernelarc.genomes import Candidate, Genome, NothingValidError, Proposal
 from kernelarc.storage import Round
 
-# Fresh evaluations that attributing wins may take: this part of all, and a few to begin with.
-_ATTRIBUTION_PART = 0.15
-_ATTRIBUTION_START = 2
+# Fresh evaluations that attributing wins may take: this part of all that were made after the
+# first ones. Early on nearly every gain is overtaken before its attribution is done.
+_ATTRIBUTION_PART = 0.1
+_ATTRIBUTION_AFTER = 40
 # Rounds of asking and of sampling before a round stays short; proposals asked for each one that
 # is wanted, at most, where many turn out illegal.
 _ASK_TRIES = 6
@@ -47,6 +48,7 @@ class Asker:
         state: CampaignState,
         *,
         seed: int,
+        learned: bool = True,
         firsts: Mapping[str, Sequence[tuple[str, Proposal]]],
         bandits: Mapping[str, Sequence[ResourceBandit]] | None = None,
     ) -> None:
@@ -56,12 +58,14 @@ class Asker:
             session: For its bulk legality check only.
             state: Read, never changed.
             seed: The campaign's.
+            learned: Whether islands that brought gains are asked for more.
             firsts: Per workload, (source, proposal) to try before islands propose.
             bandits: Per workload, what sets the resource genes of the islands' proposals.
         """
         self._session = session
         self._state = state
         self._seed = seed
+        self._learned = learned
         self._firsts = firsts
         self._bandits = bandits or {}
         self._unseen: dict[str, Iterator[Genome]] = {}
@@ -101,7 +105,7 @@ class Asker:
         draft.offer(list(islice((f for f in firsts if draft.fresh(f[1])), n)), count=False)
         near = [first for first in self._of_neighbours(arena) if draft.fresh(first[1])]
         draft.offer(near[: draft.missing(n)], count=False)
-        allowed = int(_ATTRIBUTION_START + _ATTRIBUTION_PART * arena.evaluated)
+        allowed = int(_ATTRIBUTION_PART * max(arena.evaluated - _ATTRIBUTION_AFTER, 0))
         room = min(draft.missing(n), allowed - arena.attribution.spent)
         reverts = (r for r in _reverts(arena) if draft.fresh(r[1]))
         draft.offer(list(islice(reverts, max(room, 0))), count=False)
@@ -139,7 +143,7 @@ class Asker:
         """Let islands draft many, sift all drafts at once, and let islands choose of theirs."""
         arena = draft.arena
         waiting = Counter(c.island for c in self._state.pending.values())
-        wanted = allocate(arena.tallies, waiting, draft.missing(n))
+        wanted = self._allocate(arena, waiting, draft.missing(n))
         taken = set(draft.taken)
         drafts: list[tuple[str, Proposal]] = []
         for name, k in wanted.items():
@@ -165,7 +169,7 @@ class Asker:
             missing = draft.missing(n)
             if not missing:
                 return
-            wanted = allocate(arena.tallies, waiting, missing)
+            wanted = self._allocate(arena, waiting, missing)
             surplus, illegal = draft.surplus(), draft.illegal
             asked: list[tuple[str, Proposal]] = []
             taken = set(draft.taken)
@@ -178,6 +182,9 @@ class Asker:
             waiting.update(draft.offer(asked, quota=wanted))
             if attempt and draft.illegal == illegal:
                 return  # they have nothing new: asking again would not help
+
+    def _allocate(self, arena: Arena, waiting: Mapping[str, int], n: int) -> dict[str, int]:
+        return allocate(arena.tallies, waiting, n, learned=self._learned)
 
     def _ask(
         self, draft: _Draft, name: str, k: int, attempt: int, taken: set[str]

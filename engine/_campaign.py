@@ -83,7 +83,11 @@ def build_state(session: Session, settings: CampaignSettings) -> CampaignState:
             build_islands(
                 _habitat(spaces[workload.fingerprint], workload.fingerprint, settings),
                 only=[Strategy(name) for name in settings.active_islands()],
-                settings=IslandSettings(models=settings.models),
+                settings=IslandSettings(
+                    models=settings.models,
+                    studies=settings.optuna,
+                    surrogate=settings.surrogate,
+                ),
             ),
             share_log=settings.share_log,
         )
@@ -174,7 +178,8 @@ class Campaign:
             session,
             state,
             seed=settings.seed,
-            firsts=firsts(session, spaces, self._writer, self._seeds(state)),
+            learned=settings.controller,
+            firsts=firsts(session, spaces, self._writer, self._seeds(state), campaign=self._id),
             bandits=bandits_of(state, session, self._writer, self._id)
             if settings.resources
             else None,

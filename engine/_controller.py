@@ -43,7 +43,9 @@ def shares(tallies: Mapping[str, Tally]) -> dict[str, float]:
     }
 
 
-def allocate(tallies: Mapping[str, Tally], waiting: Mapping[str, int], n: int) -> dict[str, int]:
+def allocate(
+    tallies: Mapping[str, Tally], waiting: Mapping[str, int], n: int, *, learned: bool = True
+) -> dict[str, int]:
     """Divide ``n`` candidates among the awake islands.
 
     The slots are laid evenly over the cumulated shares, from an offset that moves with the
@@ -54,8 +56,9 @@ def allocate(tallies: Mapping[str, Tally], waiting: Mapping[str, int], n: int) -
         tallies: Outcomes so far.
         waiting: Candidates in flight by island.
         n: Slots to give.
+        learned: Whether outcomes count; if not, all get the same.
     """
-    wanted = shares(tallies)
+    wanted = shares(tallies if learned else {name: Tally() for name in tallies})
     if not wanted or n <= 0:
         return {}
     so_far = sum(t.judged for t in tallies.values()) + sum(waiting.values())

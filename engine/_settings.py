@@ -45,6 +45,9 @@ _KEYS: Mapping[str, tuple[str, kinds.Reader]] = MappingProxyType(
         "conclusions": ("conclusions", kinds.switch),
         "traps": ("traps", kinds.switch),
         "models": ("models", kinds.switch),
+        "optuna": ("optuna", kinds.switch),
+        "surrogate": ("surrogate", kinds.switch),
+        "controller": ("controller", kinds.switch),
         "resources": ("resources", kinds.switch),
         "retention": ("retention", kinds.unbounded_or(kinds.whole(1, _MOST))),
         "window": ("window", kinds.optional(kinds.whole(1, 4096))),
@@ -84,7 +87,10 @@ class CampaignSettings:
         share_log: Whether islands may read the evaluations of the others.
         conclusions: Whether conclusions migrate.
         traps: Whether traps close regions.
-        models: Whether islands may use models (Optuna).
+        models: Whether islands may use models, of whatever kind.
+        optuna: Whether Optuna's studies are among them.
+        surrogate: Whether the Gaussian process is.
+        controller: Whether islands that bring gains get more of the budget than others.
         resources: Whether a bandit sets register caps and pipeline depths.
         retention: Wins, and traps, that an island keeps in mind; None is unbounded.
         window: Candidates in flight at once; None is what the device likes.
@@ -118,6 +124,9 @@ class CampaignSettings:
     conclusions: bool = True
     traps: bool = True
     models: bool = True
+    optuna: bool = True
+    surrogate: bool = True
+    controller: bool = True
     resources: bool = False
     retention: int | None = 16
     window: int | None = None

@@ -427,20 +427,27 @@ class EvolvingIsland(Island):
         """Return models by operator name and route."""
         models: dict[str, dict[str, Proposer]] = {}
         for route, space in self._habitat.spaces.items():
-            proposer = SurrogateProposer(_SURROGATE, surrogates[route], space)
-            models.setdefault(_SURROGATE, {})[route] = proposer
-            for name, genes in self._studied(space).items():
+            if self._settings.surrogate:
+                proposer = SurrogateProposer(_SURROGATE, surrogates[route], space)
+                models.setdefault(_SURROGATE, {})[route] = proposer
+            studied = self._studied(space) if self._settings.studies else {}
+            for name, genes in studied.items():
                 study = StudyProposer(name, space, genes, self._settings)
                 models.setdefault(name, {})[route] = study
         return models
 
     def _prior_weights(self) -> dict[str, float]:
-        """Share the weight: models first, then own operators by the ownership bias."""
+        """Share the weight: models first, then own operators by the ownership bias.
+
+        The process ranks what the island's operators draft, so little is left to them alone.
+        """
         settings = self._settings
-        models = settings.model_share if self._models else 0.0
+        studies = [name for name in self._models if name != _SURROGATE]
+        weights = {name: settings.study_share / len(studies) for name in studies}
+        weights |= {name: settings.model_share for name in self._models if name == _SURROGATE}
+        models = sum(weights.values())
         own = (1.0 - models) * settings.ownership
         rest = 1.0 - models - own
-        weights = {name: models / len(self._models) for name in self._models}
         weights |= {n: own / len(FAMILIES[self.strategy]) for n in FAMILIES[self.strategy]}
         weights |= {n: rest / len(GENERIC) for n in GENERIC}
         return weights

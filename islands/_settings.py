@@ -11,9 +11,12 @@ class IslandSettings:
 
     Attributes:
         models: Whether models and Optuna propose; off, only mutation operators do.
+        studies: Whether Optuna's studies are among them.
+        surrogate: Whether the Gaussian process is.
         ownership: Share of the operators' prior weight that goes to the strategy's own ones. It
             is where the bias starts; credit lets it decay where it does not pay.
-        model_share: Prior share of proposals that come from a model, on islands that have one.
+        model_share: Prior share of proposals that come from the Gaussian process.
+        study_share: Prior share that comes from Optuna's studies, on islands that have any.
         elites: Individuals that a colony keeps.
         hall: Individuals that outlive restarts.
         start: Evaluations that must be known before an island breeds.
@@ -34,11 +37,14 @@ class IslandSettings:
     """
 
     models: bool = True
+    studies: bool = True
+    surrogate: bool = True
     ownership: float = 0.5
-    model_share: float = 0.8
+    model_share: float = 0.9
+    study_share: float = 0.04
     elites: int = 8
     hall: int = 8
-    start: int = 16
+    start: int = 12
     spread: int = 24
     tournament: int = 6
     attempts: int = 16

@@ -19,6 +19,7 @@ from kernelarc.engine.comparison._figures import (
     advantage,
     figures_of,
     ground_of,
+    permutation_p,
 )
 from kernelarc.engine.comparison._methods import OURS, methods_named
 from kernelarc.engine.comparison._play import Trajectory
@@ -80,6 +81,8 @@ class ComparisonResult:
         exact: Random search without chance: by space, its median best / optimum at each budget and
             its chance to stand at the optimum.
         advantages: Our geometric mean over each peer's, by peer and budget; below 1 is better.
+        chances: By peer and budget, how likely methods of equal worth would differ so much: a
+            permutation test within spaces, kernels weighing alike.
         spaces: By space: kernel, legal genomes, how many of them fail, evaluations at which the
             methodology score is cut.
         files: What was written.
@@ -90,6 +93,7 @@ class ComparisonResult:
     methods: Mapping[str, MethodFigures]
     exact: Mapping[str, Mapping[int, tuple[float, float]]]
     advantages: Mapping[str, Mapping[int, Estimate]]
+    chances: Mapping[str, Mapping[int, float]]
     spaces: Mapping[str, Mapping[str, Any]]
     versions: Mapping[str, str]
     files: tuple[str, ...]
@@ -112,6 +116,9 @@ class ComparisonResult:
             "advantages": {
                 peer: {str(b): asdict(e) for b, e in found.items()}
                 for peer, found in self.advantages.items()
+            },
+            "chances": {
+                peer: {str(b): p for b, p in found.items()} for peer, found in self.chances.items()
             },
             "versions": dict(self.versions),
             "files": list(self.files),
@@ -174,6 +181,16 @@ def _figures(
             for name, by in drawn.items()
             if name != OURS
         },
+        "chances": {
+            name: {
+                b: permutation_p(
+                    list(curves[OURS].values()), list(by.values()), _kernels(tables), b - 1
+                )
+                for b in budgets
+            }
+            for name, by in curves.items()
+            if name != OURS
+        },
         "spaces": {table.name: _about(table, grounds[table.name].cut) for table in tables},
     }
 
@@ -192,6 +209,10 @@ def _curves(
         )
         for table in tables
     }
+
+
+def _kernels(tables: Sequence[Table]) -> list[str]:
+    return [table.kernel for table in tables]
 
 
 def _exact(table: Table, budgets: Sequence[int]) -> dict[int, tuple[float, float]]:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from kernelarc.bench import source_hash
 from kernelarc.engine.comparison import _kernel_tuner, _optuna
+from kernelarc.engine.comparison._arms import ARMS, ONE_ISLAND, play_arm
 from kernelarc.engine.comparison._ours import play_campaign
 from kernelarc.engine.comparison._random import play_random
 from kernelarc.engine.comparison._table import Table
@@ -58,6 +59,10 @@ def _strategy(name: str) -> Method:
     return Method(name, play, partial(_kernel_tuner.version, name))
 
 
+def _arm(name: str) -> Method:
+    return Method(f"{OURS}:{name}", partial(play_arm, arm=name), our_source)
+
+
 _LISTED = (
     Method(OURS, play_campaign, our_source),
     _sampler("optuna_tpe", _optuna.play_tpe),
@@ -65,6 +70,7 @@ _LISTED = (
     _sampler("optuna_cma_es", _optuna.play_cma_es, "cmaes"),
     *(_strategy(name) for name in _kernel_tuner.STRATEGIES),
     Method(RANDOM, play_random, lambda: "1"),
+    *(_arm(name) for name in (ONE_ISLAND, *ARMS)),
 )
 
 METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in _LISTED})
@@ -72,6 +78,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "kernel_tuner": _kernel_tuner.STRATEGIES,
         "optuna": ("optuna_tpe", "optuna_gp", "optuna_cma_es"),
+        "ablations": tuple(f"{OURS}:{name}" for name in (ONE_ISLAND, *ARMS)),
     }
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,12 @@ _GROWTH = 1.25
 _LARGEST_STEP = 48
 _LEAST = 3
 _POOL_STREAM = 0x9E3779B9
-_POOL_SHARE = 0.5
 _STARTS = 8
 _DRAFTS = 8
 _CLIMBS = 4
+_POOL_LIFE = 8  # evaluations until the pool's samples are drawn anew
+_CENTRES = 3  # best genomes around which the pool holds every step
+_FEW = 40  # alleles of a gene up to which all of them are steps
 
 
 _Key: TypeAlias = "tuple[int | tuple[str, float | None], ...]"
@@ -42,16 +44,14 @@ class Beliefs:
     Attributes:
         posterior: Over standardised targets.
         best: The best target so far.
-        pool: Legal samples to choose among, all of one draw.
-        mean: Predicted targets of the pool.
-        spread: Their standard deviations.
+        pool: Legal genomes to choose among, none evaluated: samples, and steps around the best.
+        worth: Expected improvement of each.
     """
 
     posterior: Posterior
     best: float
     pool: Sequence[Genome]
-    mean: Array
-    spread: Array
+    worth: Array
 
 
 class Surrogate:
@@ -67,6 +67,8 @@ class Surrogate:
         self._settings = settings
         self._scales: dict[_Key, Scales] = {}
         self._beliefs: dict[_Key, Beliefs] = {}
+        self._samples: dict[int, list[Genome]] = {}
+        self._steps: dict[str, list[Genome]] = {}
 
     def beliefs(self, view: View) -> Beliefs | None:
         """Return what the log says, or None while it says too little."""
@@ -86,15 +88,45 @@ class Surrogate:
         rows = self.features.rows(j.evaluation.candidate.genome for j in log)
         posterior = Posterior(rows, y, self.features.groups, self._fitted(view, log))
         passed = [place for place, judged in enumerate(log) if fitness_of(judged) is not None]
-        pool = self._pool(view)
-        mean, spread = posterior.at(self.features.rows(pool))
-        return Beliefs(posterior, float(y[passed].min()), pool, mean, spread)
+        best = float(y[passed].min())
+        pool = [genome for genome in self._pool(view) if not view.evaluated(genome.fingerprint)]
+        if not pool:
+            return Beliefs(posterior, best, [], np.empty(0))
+        worth = expected_improvement(*posterior.at(self.features.rows(pool)), best)
+        return Beliefs(posterior, best, pool, worth)
 
     def _pool(self, view: View) -> list[Genome]:
-        """Draw legal samples from a stream of the model's own, the same for every island."""
-        rng = np.random.default_rng([_POOL_STREAM, view.count()])
-        drawn = (self._space.sample(rng) for _ in range(self._settings.model_pool))
-        return list({genome.fingerprint: genome for genome in drawn}.values())
+        """Return samples from a stream of the model's own and steps around the best.
+
+        The same for every island. Samples are drawn anew every few evaluations.
+        """
+        draw = view.count() // _POOL_LIFE
+        if draw not in self._samples:
+            rng = np.random.default_rng([_POOL_STREAM, draw])
+            drawn = [self._space.sample(rng) for _ in range(self._settings.model_pool)]
+            _trim(self._samples)
+            self._samples[draw] = drawn
+        found = list(self._samples[draw])
+        for judged in view.best(_CENTRES):
+            if route_of(judged) == self._space.route:
+                found += self._around(judged.evaluation.candidate.genome)
+        return list({genome.fingerprint: genome for genome in found}.values())
+
+    def _around(self, centre: Genome) -> list[Genome]:
+        """Return the legal genomes one gene away, whatever its new allele; remembered."""
+        if centre.fingerprint not in self._steps:
+            alleles = centre.alleles()
+            drafts = [
+                {**alleles, gene.name: allele}
+                for gene in self._space.genes
+                if gene.name in alleles and 1 < gene.cardinality <= _FEW
+                for allele in gene.values()
+                if allele != alleles[gene.name]
+            ]
+            far = [self._space.genome(d) for d in drafts if self._space.violation(d) is None]
+            _trim(self._steps)
+            self._steps[centre.fingerprint] = [*self._space.neighbours(centre), *far]
+        return self._steps[centre.fingerprint]
 
     def _fitted(self, view: View, log: Sequence[Judged]) -> Scales:
         behind = view.count() - _milestone(view.count(), self._settings.model_startup)
@@ -130,9 +162,7 @@ class SurrogateProposer:
         beliefs = self._surrogate.beliefs(turn.view)
         if beliefs is None:
             return None
-        worth = expected_improvement(beliefs.mean, beliefs.spread, beliefs.best)
-        seen = turn.rng.random(len(worth)) < _POOL_SHARE
-        order = np.argsort(np.where(seen, -worth, 0.0), kind="stable")[:_STARTS]
+        order = np.argsort(-beliefs.worth, kind="stable")[:_STARTS]
         starts = [beliefs.pool[place] for place in order]
         starts += [genome for _ in range(_DRAFTS) if (genome := draft()) is not None]
         found = self._ranked(turn, beliefs, starts)
@@ -181,7 +211,7 @@ def _key(log: Sequence[Judged], count: int = 0) -> _Key:
     return (count, *((j.evaluation.candidate.genome.fingerprint, fitness_of(j)) for j in log))
 
 
-def _trim(cache: dict[_Key, Scales] | dict[_Key, Beliefs]) -> None:
+def _trim(cache: dict[Any, Any]) -> None:
     while len(cache) >= _KEPT:
         del cache[next(iter(cache))]
 

@@ -84,7 +84,7 @@ def test_the_contract_of_a_deterministic_device(path: Path, tmp_path: Path) -> N
         workload = device.recording.workload
         assert device.deterministic
         assert session.deterministic
-        assert (session.window, session.lag) == (8, 0)
+        assert (session.window, session.lag) == (1, 0)
         assert session.seeds(workload) == ()
         assert session.baseline_name(workload) is None
         assert session.environment == device.environment()

@@ -133,15 +133,20 @@ def test_windows_mostly_grow_at_their_end(world: Any) -> None:
     assert extended > 150
 
 
-def test_the_models_switch_silences_optuna(world: Any) -> None:
-    def asked(models: bool) -> set[str]:
-        islands = world.islands(models=models, only=["tensor_core"])
+def test_switches_silence_models_together_or_one_kind_alone(world: Any) -> None:
+    def asked(**switches: Any) -> set[str]:
+        settings = IslandSettings(study_share=0.6, **switches)
+        islands = world.islands(only=["tensor_core"], settings=settings)
         log = world.play(islands, 40)
         return {judged.evaluation.candidate.mutation for judged in log.judged}
 
-    modelled = {"tensor_core.study", "tensor_core.whole_study", "model.surrogate"}
-    assert modelled <= asked(models=True)
-    assert modelled.isdisjoint(asked(models=False))
+    studies, process = {"tensor_core.study", "tensor_core.whole_study"}, {"model.surrogate"}
+    assert studies | process <= asked()
+    assert (studies | process).isdisjoint(asked(models=False))
+    assert studies.isdisjoint(without := asked(studies=False))
+    assert process <= without
+    assert process.isdisjoint(without := asked(surrogate=False))
+    assert studies <= without
 
 
 def test_alleles_and_parameters_are_each_others_inverse(world: Any) -> None:
