@@ -456,3 +456,36 @@ def test_output_that_cannot_be_written(small_space: Path) -> None:
     closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
     said = subprocess.run(closed, capture_output=True, text=True, check=False)
     assert (said.returncode, said.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        ("definition.json", '"value": 64}', '"value": 0}', "axes.N.value must be a whole number"),
+        ("definition.json", '"bfloat16"}', '"bf16"}', "dtype must be one of float64, float32"),
+        ("definition.json", '["M", "K"]', '["M", "J"]', "names the unknown axis 'J'"),
+        ("definition.json", "def run", "def ran", "has no top-level function 'run'"),
+        ("definition.json", '"y":', '"x":', "outputs.x is the name of an input too"),
+        ("workload.jsonl", "128", "-128", "axes.M must be a whole number from 1"),
+        ("workload.jsonl", '"M": 128', "", "axes does not bind the axis 'M'"),
+        ("workload.jsonl", '"uuid": "a", ', "", "lacks the field 'uuid'"),
+        ("workload.jsonl", "{}}", '{"x": {"type": "zeros"}}}', "inputs.x.type must be one of"),
+    ],
+)
+def test_a_malformed_problem_folder_is_one_line_with_file_line_and_field(
+    run: Run, tmp_path: Path, file: str, old: str, new: str, said: str
+) -> None:
+    folder = _problem(tmp_path / "task", "x @ w.T")
+    text = (folder / file).read_text()
+    assert old in text
+    (folder / file).write_text(text.replace(old, new, 1))
+    outcome = run("run", folder)
+    assert_refused(outcome, 2, f"{folder / file}, line ", said)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["task"]
+
+
+def test_a_malformed_solution_in_a_problem_folder(run: Run, tmp_path: Path) -> None:
+    folder = _problem(tmp_path / "task", "x @ w.T")
+    (folder / "solution.json").write_text('{\n "name": "s",\n "spec": 5\n}')
+    said = "line 3: spec must be a JSON object (languages, target_hardware, entry_point), not 5"
+    assert_refused(run("run", folder), 2, said)
