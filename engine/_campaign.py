@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from kernelarc.engine._pipeline import Limits, Pipeline
 from kernelarc.engine._pool import ConclusionPool
 from kernelarc.engine._progress import progress_of
 from kernelarc.engine._resource_lessons import bandits_of
+from kernelarc.engine._seeds import Seed
 from kernelarc.engine._settings import CampaignSettings
 from kernelarc.engine._signals import StopRequest
 from kernelarc.engine._spaces import campaign_spaces
@@ -44,12 +45,14 @@ class Ground:
     Attributes:
         device: Opened once for searching and once for every audit.
         artefacts: Folder for build products.
+        seeds: What the user wants tried first.
     """
 
     device: Device
     problem: Problem
     settings: CampaignSettings
     artefacts: Path
+    seeds: tuple[Seed, ...] = ()
 
     @property
     def margin(self) -> float:
@@ -179,7 +182,7 @@ class Campaign:
             state,
             seed=settings.seed,
             learned=settings.controller,
-            firsts=firsts(session, spaces, self._writer, self._seeds(state), campaign=self._id),
+            firsts=firsts(session, spaces, self._writer, self._ground.seeds, campaign=self._id),
             bandits=bandits_of(state, session, self._writer, self._id)
             if settings.resources
             else None,
@@ -205,12 +208,6 @@ class Campaign:
             target_reached=TargetSpeedup(session, state, journal, settings.target_speedup),
             elapsed_s=self._elapsed_s,
         )
-
-    def _seeds(self, state: CampaignState) -> Sequence[Path]:
-        """Return the user's files; those that were handed out already may be gone since."""
-        files = self._ground.settings.seed_genomes
-        begun = state.counts.unique > 0 or bool(state.pending)
-        return [path for path in files if path.exists()] if begun else files
 
     def _rules(self) -> Rules:
         settings = self._ground.settings
