@@ -50,7 +50,10 @@ class ReplayFolder(Device):
     def __init__(self, folder: Path) -> None:
         paths = sorted(path for path in folder.iterdir() if path.name.endswith(_ENDINGS))
         if not paths:
-            raise InputError(f"{folder}: holds no recording (no .json and no .json.gz)")
+            raise InputError(
+                f"{folder}: holds neither a problem (definition.json) nor recordings "
+                f"(.json, .json.gz)"
+            )
         self._devices = [ReplayDevice(path) for path in paths]
         first = self._devices[0].recording
         known: dict[str, Path] = {}

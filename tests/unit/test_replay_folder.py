@@ -103,7 +103,7 @@ def test_answers_come_in_the_order_of_submission(folder: Path, tmp_path: Path) -
 def test_bad_folders_are_one_clear_line(folder: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(InputError, match="holds no recording"):
+    with pytest.raises(InputError, match="holds neither a problem"):
         replay_device(empty)
     write(folder / "again.json", gemm(8), (1, 1))
     with pytest.raises(InputError, match=r"a\.json\.gz and again\.json record the same workload"):
