@@ -10,7 +10,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from kernelarc.genomes import Allele, LtDomain, LtRow, MatmulJob, Status, Tolera
 
 _HEADER = struct.Struct("<Q")
 _CHUNK = 1 << 16
+_PATIENCE_S = 0.05
 
 
 class WorkerGoneError(Exception):
@@ -112,17 +113,47 @@ class Channel:
         """Return the descriptor."""
         return self._end.fileno()
 
-    def send(self, message: object) -> None:
+    def send(self, message: object, patient: Callable[[], bool] | None = None) -> None:
         """Send one message.
+
+        Args:
+            message: What can be pickled.
+            patient: Asked again and again while the other end does not read: whether to go on
+                waiting. None waits for ever.
 
         Raises:
             WorkerGoneError: Nobody reads any more.
+            TimeoutError: There is no patience left; half of the message may be sent, so that
+                nothing can be said to that end any more.
         """
         body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+        rest = memoryview(_HEADER.pack(len(body)) + body)
+        if patient is None:
+            self._push(rest, 0)
+            return
+        while rest:
+            if self._writable():
+                rest = rest[self._push(rest, socket.MSG_DONTWAIT) :]
+            elif not patient():
+                raise TimeoutError
+
+    def _writable(self) -> bool:
         try:
-            self._end.sendall(_HEADER.pack(len(body)) + body)
+            return bool(select.select([], [self._end], [], _PATIENCE_S)[1])
+        except (OSError, ValueError) as error:
+            raise WorkerGoneError(str(error)) from None
+
+    def _push(self, content: memoryview, flags: int) -> int:
+        """Send everything, or without waiting what there is room for; return how much."""
+        try:
+            if flags:
+                return self._end.send(content, flags)
+            self._end.sendall(content)
+        except BlockingIOError:
+            return 0
         except OSError as error:
             raise WorkerGoneError(str(error)) from None
+        return len(content)
 
     def ready(self, timeout_s: float = 0.0) -> bool:
         """Tell whether something can be read within this time."""

@@ -32,7 +32,7 @@ from kernelarc.bench.kernels._outlook import Outlook
 from kernelarc.genomes import Candidate, Evaluation, Genome, LtRow, Status
 from kernelarc.genomes.kernels import Build, DeviceLimits, KernelRoute
 
-_AHEAD = 3
+_AHEAD = 2  # one that runs, and one to go on with at once
 _MOST_BUILDS = 512
 _PAUSE_S, _WAKE_S = 0.25, 0.5
 

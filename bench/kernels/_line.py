@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kernelarc.bench.cuda._process import WorkerProcess, checked
 from kernelarc.bench.cuda._protocol import Begun, Outcome, Request, WorkerGoneError
-from kernelarc.bench.kernels._messages import Contender, KernelTask
+from kernelarc.bench.kernels._messages import Contender, KernelTask, PlanContender
 from kernelarc.genomes import Candidate, Status, StoppedError
 
 OPEN_S, ASK_S, CONTEST_S, PREPARE_S = 120.0, 60.0, 240.0, 600.0
 _LEAST_LIMIT_S, _FREE_LIMIT_S, _LIMIT_FACTOR = 3.0, 15.0, 4000.0
 _MOST_RESTARTS = 3
 _MEANWHILE_S = 0.02
+_LATE = "no answer within the time limit"
 _BENCH = "kernelarc.bench.kernels._workbench:KernelWorkbench"
 
 
@@ -54,6 +55,7 @@ class DeviceLine:
         self._tasks, self._seed = tuple(tasks), seed
         self.flying: deque[Flight] = deque()
         self.arrived: deque[tuple[Flight, Outcome]] = deque()
+        self._unheard: deque[Any] = deque()  # said while something was being sent
         self._since, self._begun = time.monotonic(), False
         self._spare: WorkerProcess | None = None
         self._worker = self._started()
@@ -81,11 +83,30 @@ class DeviceLine:
             self._send([flight])
         except WorkerGoneError:
             self._blame("the device worker died")
+        except TimeoutError:  # it reads between two candidates only, and one does not end
+            self._blame(_LATE, Status.TIMEOUT)
 
     def _send(self, flights: Sequence[Flight]) -> None:
-        items = [(f.workload, f.candidate.number, f.contender, f.limit_us) for f in flights]
+        items = [(f.workload, f.candidate.number, bare(f.contender), f.limit_us) for f in flights]
         if items:
-            self._worker.channel.send(Request(verb="evaluate", arguments={"items": items}))
+            request = Request(verb="evaluate", arguments={"items": items})
+            self._worker.channel.send(request, self._patience(ASK_S))
+
+    def _patience(self, most_s: float) -> Callable[[], bool]:
+        """Return whether a message may stay unread: until what runs is late, or so long."""
+        end = time.monotonic() + most_s
+
+        def patient() -> bool:
+            while self._worker.channel.ready():
+                answer = self._worker.channel.receive(ASK_S)
+                if isinstance(answer, Begun):
+                    self._take(answer)
+                else:
+                    self._unheard.append(answer)
+                    return True  # it is between two candidates, and reads next
+            return time.monotonic() < min(end, self.deadline() or end)
+
+        return patient
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when the worker says something."""
@@ -101,14 +122,14 @@ class DeviceLine:
     def harvest(self) -> None:
         """Take in what the worker has said; give up on a candidate that takes too long."""
         try:
-            while self.flying and self._worker.channel.ready():
-                self._take(self._worker.channel.receive(ASK_S))
+            while self.flying and (self._unheard or self._worker.channel.ready()):
+                self._take(self._receive())
         except (WorkerGoneError, TimeoutError):
             self._blame("the device worker died")
             return
         deadline = self.deadline()
         if deadline is not None and time.monotonic() > deadline:
-            self._blame("no answer within the time limit", Status.TIMEOUT)
+            self._blame(_LATE, Status.TIMEOUT)
 
     def _take(self, answer: Any) -> None:
         if isinstance(answer, Begun):
@@ -124,8 +145,16 @@ class DeviceLine:
         if outcome.fatal:
             self._replace()
 
+    def _receive(self) -> Any:
+        return self._unheard.popleft() if self._unheard else self._worker.channel.receive(ASK_S)
+
     def _blame(self, what: str, status: Status = Status.LAUNCH_ERROR) -> None:
         """Fail the candidate that was running, and replace the worker. Nobody else is blamed."""
+        while self._unheard:  # who has answered is not to blame
+            answer = self._unheard.popleft()
+            self._take(answer)
+            if isinstance(answer, Outcome) and answer.fatal:
+                return
         if self.flying:
             flight = self.flying.popleft()
             words = self._worker.last_words()
@@ -141,6 +170,7 @@ class DeviceLine:
     def _replace(self) -> None:
         """Put a new worker in the place of a dead or hung one, with what was still queued."""
         self._worker.kill()
+        self._unheard.clear()
         for attempt in range(_MOST_RESTARTS):
             try:
                 self._worker = self._started()
@@ -163,8 +193,8 @@ class DeviceLine:
                 return self.ask_once(verb, timeout_s, arguments)
             except LostQuestionError:
                 continue
-            except (WorkerGoneError, TimeoutError):
-                self._blame("the device worker died")
+            except (WorkerGoneError, TimeoutError) as error:
+                self.blame(error)
         raise StoppedError(f"device {self._device} fails at {verb!r} again and again: resume later")
 
     def ask_once(self, verb: str, timeout_s: float, arguments: Mapping[str, Any]) -> Any:
@@ -175,7 +205,8 @@ class DeviceLine:
             TimeoutError: It did not answer in time.
             LostQuestionError: A candidate ahead of the question took the context with it.
         """
-        self._worker.channel.send(Request(verb=verb, arguments=arguments))
+        request = Request(verb=verb, arguments=arguments)
+        self._worker.channel.send(request, self._patience(timeout_s))
         end = time.monotonic() + timeout_s
         while True:
             answer = self._heard(min(end, self.deadline() or end))
@@ -188,15 +219,18 @@ class DeviceLine:
 
     def _heard(self, until: float) -> Any:
         """Wait for one message, doing what there is to do in the meantime."""
-        while not self._worker.channel.ready(_MEANWHILE_S):
+        while not self._unheard and not self._worker.channel.ready(_MEANWHILE_S):
             self.meanwhile()
             if time.monotonic() > until:
                 raise TimeoutError
-        return self._worker.channel.receive(ASK_S)
+        return self._receive()
 
-    def blame(self) -> None:
-        """Fail what was running and start afresh after ``ask_once`` has failed."""
-        self._blame("the device worker died")
+    def blame(self, error: Exception) -> None:
+        """Fail what was running and start afresh after ``ask_once`` has failed like this."""
+        if isinstance(error, TimeoutError):
+            self._blame(_LATE, Status.TIMEOUT)
+        else:
+            self._blame("the device worker died")
 
     def close(self) -> None:
         """End the workers."""
@@ -208,6 +242,13 @@ class DeviceLine:
 
 def _nothing() -> None:
     """Do nothing in the meantime."""
+
+
+def bare(contender: Contender) -> Contender:
+    """Return a contender without what is only for people to read."""
+    if isinstance(contender, PlanContender):
+        return PlanContender(replace(contender.build, source=""))
+    return contender
 
 
 def _time_limit_s(limit_us: float | None) -> float:

@@ -24,7 +24,7 @@ from kernelarc.bench.cuda._protocol import (
 from kernelarc.bench.cuda._session import reason_of, row_of
 from kernelarc.bench.kernels._compile_pool import CompilePool
 from kernelarc.bench.kernels._flow import Flow, Ground
-from kernelarc.bench.kernels._line import CONTEST_S, DeviceLine, LostQuestionError
+from kernelarc.bench.kernels._line import CONTEST_S, DeviceLine, LostQuestionError, bare
 from kernelarc.bench.kernels._messages import (
     FIRST_HEURISTIC,
     OWN_CONFIGURATION,
@@ -321,7 +321,7 @@ class KernelSession(Session):
         self._contests += 1
         arguments: dict[str, Any] = {
             "workload": place,
-            "contenders": list(contenders),
+            "contenders": [bare(contender) for contender in contenders],
             "rounds": rounds,
             "cache": self._tasks[place].cache,
             "seed": self._seed + self._contests,
@@ -332,8 +332,8 @@ class KernelSession(Session):
                     answer: ContestReply = line.ask_once("contest", CONTEST_S, arguments)
                 except LostQuestionError:
                     continue
-                except (WorkerGoneError, TimeoutError):
-                    line.blame()
+                except (WorkerGoneError, TimeoutError) as error:
+                    line.blame(error)
                     return None
                 return answer
 

@@ -20,7 +20,8 @@ from kernelarc.genomes.kernels import (
 )
 
 WAYS = ("good", "twin", "refuses", "aborts", "hangs", "eats memory", "raises")
-ON_DEVICE = ("slow", "wrong", "dies", "never returns", "takes the context", "too wide")
+LARGE = ("large 1", "large 2", "large 3")
+ON_DEVICE = (*LARGE, "slow", "wrong", "dies", "never returns", "takes the context", "too wide")
 
 
 class PlantedRoute(KernelRoute):
@@ -56,7 +57,8 @@ class PlantedRoute(KernelRoute):
                 held.append(bytearray(64 << 20))
         if way in ON_DEVICE:
             threads = 2048 if way == "too wide" else 128
-            return plain_build(arch, content=str(way).encode(), threads=threads)
+            tail = bytes(4 << 20) if way in LARGE else b""  # more than a socket holds
+            return plain_build(arch, content=str(way).encode() + tail, threads=threads)
         return plain_build(arch)
 
 

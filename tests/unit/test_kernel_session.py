@@ -89,6 +89,27 @@ def test_only_the_culprit_is_blamed(session: KernelSession) -> None:
     assert _evaluated(session, ["slow"], first=20)[0].status is Status.OK
 
 
+def test_large_binaries_behind_one_that_never_returns_arrive(session: KernelSession) -> None:
+    begun = time.monotonic()
+    ways = ["never returns", "large 1", "large 2", "large 3"]
+    hung, *rest = _evaluated(session, ways)
+    assert (hung.status, hung.failure) == (Status.TIMEOUT, "timeout")
+    assert [one.status for one in rest] == [Status.OK] * 3
+    assert time.monotonic() - begun < 30
+
+
+def test_a_contest_of_large_binaries_waits_for_nobody_who_hangs(session: KernelSession) -> None:
+    large = [_genome(session, way) for way in ("large 1", "large 2")]
+    assert session.contest(WORKLOAD, large, rounds=2).column(large[0].fingerprint) == (30.0,) * 2
+    session.submit(_candidates(session, ["never returns"]), limit={WORKLOAD.fingerprint: 10.0})
+    while not session._moving()._line.flying:
+        time.sleep(0.01)
+    contest = session.contest(WORKLOAD, large, rounds=2)
+    assert set(contest.failures.values()) <= {"worker died"}
+    (hung,) = session.collect()
+    assert hung.status is Status.TIMEOUT
+
+
 def test_equal_binaries_are_measured_once(session: KernelSession) -> None:
     good, twin = _evaluated(session, ["good", "twin"])
     assert {good.status, twin.status} == {Status.OK}
