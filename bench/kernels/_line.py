@@ -237,7 +237,10 @@ class DeviceLine:
         spare, self._spare = self._spare, None
         if spare is not None:
             spare.kill()
-        self._worker.close()
+        if self.flying:  # it may never read again
+            self._worker.kill()
+        else:
+            self._worker.close()
 
 
 def _nothing() -> None:

@@ -147,3 +147,13 @@ def test_the_environment_names_what_built(session: KernelSession) -> None:
 def test_an_older_device_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cuda:80 is of sm_80: compiled routes are for sm_90a"):
         _opened(tmp_path, ordinal=80)
+
+
+def test_closing_does_not_wait_for_who_hangs(session: KernelSession) -> None:
+    ways = ["never returns", "large 1", "large 2", "large 3"]
+    session.submit(_candidates(session, ways), limit={WORKLOAD.fingerprint: 10.0})
+    while not session._moving()._line.flying:
+        time.sleep(0.01)
+    begun = time.monotonic()
+    session.close()
+    assert time.monotonic() - begun < 10
