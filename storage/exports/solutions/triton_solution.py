@@ -6,6 +6,8 @@ by shape; every call launches the same kernels in the same order on the current 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import reference
@@ -58,23 +60,32 @@ def _value(what: Any, memory: dict[str, Any]) -> Any:
     )
 
 
-def _launched(
-    key: tuple[int, ...], place: int, step: dict[str, Any], memory: Any, even: bool
-) -> None:
+def _prepared(
+    key: tuple[int, ...], place: int, step: dict[str, Any], memory: dict[str, Any], even: bool
+) -> list[Callable[[], Any]]:
+    """Return what a step does, with everything bound: only launches are left."""
+    made: list[Callable[[], Any]] = []
     for name, offset, nbytes in step["clears"]:
-        memory[name].reshape(-1).view(torch.uint8)[offset : offset + nbytes].zero_()
+        part = memory[name].reshape(-1).view(torch.uint8)[offset : offset + nbytes]
+        made.append(part.zero_)
     values = {name: _value(what, memory) for name, what in step["arguments"].items()}
     ready = _compiled.get((key, place)) if even else None
     if ready is not None:
         constants = step["constants"]
         ordered = [values[n] if n in values else constants[n] for n in step["order"]]
-        ready[step["grid"]](*ordered)
-        return
+        return [*made, partial(ready[step["grid"]], *ordered)]
+    return [*made, partial(_first, (key, place) if even else None, step, values)]
+
+
+def _first(
+    kept: tuple[tuple[int, ...], int] | None, step: dict[str, Any], values: dict[str, Any]
+) -> None:
+    """Compile a kernel, or find it compiled, and launch it."""
     module, _, name = step["kernel"].partition(".")
     kernel = getattr(MODULES[module], name)
     made = kernel[step["grid"]](**values, **step["constants"], **step["options"])
-    if even and made is not None:
-        _compiled[key, place] = made
+    if kept is not None and made is not None:
+        _compiled[kept] = made
 
 
 def launch(memory: dict[str, Any]) -> None:
@@ -90,5 +101,11 @@ def launch(memory: dict[str, Any]) -> None:
     tensors = [value for value in memory.values() if isinstance(value, torch.Tensor)]
     even = all(tensor.data_ptr() % _ALIGNMENT == 0 for tensor in tensors)
     memory.update(_scratch(found, tensors[0].device))
-    for place, step in enumerate(found["steps"]):
-        _launched(key, place, step, memory, even)
+    # All arguments first, then all launches: the device does not wait between kernels.
+    made = [
+        act
+        for place, step in enumerate(found["steps"])
+        for act in _prepared(key, place, step, memory, even)
+    ]
+    for act in made:
+        act()
