@@ -14,7 +14,7 @@ from kernelarc.bench.kernels._memory import TensorSet
 from kernelarc.bench.kernels._oracle import Oracle
 from kernelarc.bench.kernels._program import Addresses, LaunchRefusedError, Loader, Program
 from kernelarc.bench.kernels._scratch import ScratchMemory
-from kernelarc.genomes import Allele
+from kernelarc.genomes import Allele, matmul_roles
 from kernelarc.genomes.kernels import Build
 
 REFUSED = "launch refused"
@@ -128,16 +128,18 @@ class LtLaunchable(Launchable):
         scratch: ScratchMemory,
     ) -> None:  # fmt: skip
         self._matmul, self._algorithm = matmul, algorithm
-        self._stream, self._roles = stream, _Roles(job)
-        aliased = bool(algorithm.row[10]) and self._roles.residual is not None
-        self.aliases = {self._roles.out: str(self._roles.residual)} if aliased else {}
+        roles = matmul_roles(job.task.operator, job.task.workload)
+        assert roles is not None  # or there would be no descriptors
+        self._stream, self._roles, self._out = stream, roles, job.outputs[0].name
+        aliased = bool(algorithm.row[10]) and roles.residual is not None
+        self.aliases = {self._out: str(roles.residual)} if aliased else {}
         self._granted = algorithm.row[9]
         self._placed = scratch.place_bytes(self._granted)
 
     def call(self, buffers: TensorSet) -> Call:
         """Return a launch on a set."""
         found, roles = buffers.addresses(self.aliases), self._roles
-        out = found[roles.out]
+        out = found[self._out]
         third = found[roles.residual] if roles.residual is not None else out
         addresses = (found[roles.a], found[roles.b], third, out)
         workspace = self._placed.addresses[_WORKSPACE], self._granted
@@ -161,17 +163,6 @@ class LtLaunchable(Launchable):
 
 
 _WORKSPACE = "workspace"
-
-
-class _Roles:
-    """Names of a matrix product's tensors."""
-
-    def __init__(self, job: BoundJob) -> None:
-        a, b, *rest = job.inputs
-        (out,) = job.outputs
-        self.a, self.b, self.out = a.name, b.name, out.name
-        found = {tensor.shape == out.shape: tensor.name for tensor in rest}
-        self.residual, self.bias = found.get(True), found.get(False)
 
 
 class TorchLaunchable(Launchable):
