@@ -182,8 +182,12 @@ def _time(
     least = LEAST_SAMPLES if span_s < SLOW_S else SLOW_SAMPLES
     wanted = min(MOST_SAMPLES, max(least, int(TIMING_S / span_s)))
     grounds.beat("stirring", FILL_S)
+    started = time.perf_counter()
     grounds.stage.stir(grounds.rng)
-    grounds.beat(TIMING, (wanted + 1) * 10 * span_s + order.hang_s)
+    # Between two spans the values change: of a light kernel that takes longer than it runs.
+    stir_s = (time.perf_counter() - started) / len(grounds.stage.slots) * timed.launches
+    round_s = span_s + stir_s + PAUSE_S
+    grounds.beat(TIMING, (wanted + 1) * 10 * round_s + order.hang_s)
     used: list[Slot] = []
     started = time.perf_counter()
     while len(timed.samples) < wanted and not timed.censored:

@@ -29,18 +29,24 @@ from kernelarc.bench.cpu._baseline import baseline_forms, blas_text
 from kernelarc.bench.cpu._contest import BaselineContender
 from kernelarc.bench.cpu._stage import Slot
 from kernelarc.genomes import (
+    Axis,
     Candidate,
+    Choice,
     Evaluation,
     Genome,
     InputError,
     MissingPartError,
     Operator,
     Problem,
+    Space,
     Status,
     StoppedError,
+    TensorSpec,
+    Tolerance,
     Workload,
     builtin_problem,
 )
+from kernelarc.genomes.routes import Route
 
 LOGGING_CC = """#!/bin/sh
 case "$*" in *--version*) exec {cc} "$@" ;; esac
@@ -77,9 +83,9 @@ def session(tmp_path: Path, problem: Problem, compiled: tuple[str, Path]) -> Ite
         yield opened
 
 
-def sampled(session: Session, n: int, seed: int = 4) -> list[Candidate]:
+def sampled(session: Session, n: int, seed: int = 4, route: str = "cpu") -> list[Candidate]:
     workload = session.problem.workloads[0]
-    space, rng = session.spaces(workload)["cpu"], np.random.default_rng(seed)
+    space, rng = session.spaces(workload)[route], np.random.default_rng(seed)
     return [
         Candidate(
             number=number,
@@ -333,6 +339,41 @@ def test_time_limits_follow_the_incumbent(tmp_path: Path, problem: Problem) -> N
         assert opened._hang_s(10.0) == 0.5
         assert opened._hang_s(1e5) == pytest.approx(5.0)
         assert opened._hang_s(1e9) == 20.0
+
+
+def test_a_light_kernel_has_time_for_what_happens_between_its_timings(tmp_path: Path) -> None:
+    """Changing the values of large vectors takes many times as long as adding them."""
+    operator = Operator(
+        name="add",
+        axes={"n": Axis(name="n", kind="var")},
+        inputs=tuple(TensorSpec(name=name, shape=("n",), dtype="float32") for name in "xy"),
+        outputs=(TensorSpec(name="z", shape=("n",), dtype="float32"),),
+        reference="def run(x, y):\n    return x + y\n",
+    )
+    route = Route(
+        name="plain",
+        operator="add",
+        source="int add(const float *x, const float *y, float *z, long n)\n"
+        "{ for (long i = 0; i < n; i++) z[i] = x[i] + y[i]; return 0; }\n",
+        symbol="add",
+        arguments=("x", "y", "z", "n"),
+        space=Space("plain", (Choice(name="level", options=("O3",)),)),
+        flags={"level": {"O3": ("-O3",)}},
+    )
+    random: Mapping[str, Any] = {"type": "random"}
+    workload = Workload(
+        operator=operator.fingerprint,
+        axes={"n": 2_000_000},
+        inputs={"x": random, "y": random},
+        tolerance=Tolerance(max_atol=1e-6, max_rtol=1e-6, required_matched_ratio=1.0),
+    )
+    device = CpuDevice(routes=[route], limits=CpuLimits(hang_s=10.0, least_hang_s=0.5))
+    problem = Problem(operator=operator, workloads=(workload,))
+    with device.open(problem, seed=3, artefacts=tmp_path / "a") as opened:
+        (candidate,) = sampled(opened, 1, route="plain")
+        opened.submit([candidate], limit={workload.fingerprint: 5000.0})
+        (evaluation,) = opened.collect()
+    assert evaluation.status is Status.OK, evaluation
 
 
 def test_numpys_blas_is_tried_on_one_thread_too() -> None:
