@@ -17,12 +17,15 @@ PROBLEMS = (
     "gemm_residual",
     "moe_swiglu_backward",
     "moe_layer_backward",
+    "moe_layer_backward_wide",
     "add_rmsnorm_bf16",
     "swiglu",
     "geglu",
     "decoder_block",
     "nvfp4_gqa",
     "gqa_paged_prefill",
+    "gqa_paged_decode",
+    "gqa_ragged_prefill",
 )
 
 

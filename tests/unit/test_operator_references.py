@@ -32,6 +32,14 @@ SMALL: Mapping[str, Mapping[str, int]] = {
         "experts": 5,
         "top_k": 2,
     },
+    "moe_layer_backward_wide": {
+        "tokens": 6,
+        "hidden": 10,
+        "intermediate": 7,
+        "shared_intermediate": 5,
+        "experts": 4,
+        "top_k": 3,
+    },
     "add_rmsnorm_bf16": {"rows": 6, "hidden": 40},
     "swiglu": {"batch": 2, "seq": 3, "hidden": 16, "intermediate": 20},
     "geglu": {"batch": 2, "seq": 3, "hidden": 16, "intermediate": 20},
@@ -64,6 +72,24 @@ SMALL: Mapping[str, Mapping[str, int]] = {
         "num_kv_heads": 2,
         "head_dim": 8,
         "page_size": 3,
+    },
+    "gqa_paged_decode": {
+        "batch_size": 4,
+        "num_pages": 30,
+        "len_indptr": 5,
+        "num_kv_indices": 11,
+        "num_qo_heads": 4,
+        "num_kv_heads": 2,
+        "head_dim": 8,
+        "page_size": 3,
+    },
+    "gqa_ragged_prefill": {
+        "total_q": 13,
+        "total_kv": 20,
+        "len_indptr": 4,
+        "num_qo_heads": 4,
+        "num_kv_heads": 2,
+        "head_dim": 8,
     },
 }
 
@@ -135,6 +161,10 @@ def moe_layer_backward(
         return total
 
     return slopes(loss, (x, routing, gate, up, down, *shared))
+
+
+def moe_layer_backward_wide(*given: Any) -> tuple[Array, ...]:
+    return moe_layer_backward(*given)
 
 
 def add_rmsnorm_bf16(x: Array, residual: Array, weight: Array, eps: float) -> tuple[Array, ...]:
@@ -223,18 +253,36 @@ def gqa_paged_prefill(
     return output, lse
 
 
+def gqa_paged_decode(
+    q: Array, k_cache: Array, v_cache: Array, kv: Any, pages: Any, scale: float
+) -> tuple[Array, ...]:
+    """Return decoding as the prefill of one query a sequence."""
+    return gqa_paged_prefill(q, k_cache, v_cache, range(len(q) + 1), kv, pages, scale)
+
+
+def gqa_ragged_prefill(
+    q: Array, k: Array, v: Array, qo: Any, kv: Any, scale: float
+) -> tuple[Array, ...]:
+    """Return ragged keys as pages of one key, in order."""
+    pages = np.arange(len(k))
+    return gqa_paged_prefill(q, k[:, None], v[:, None], qo, kv, pages, scale)
+
+
 ORACLES: Mapping[str, Oracle] = {
     oracle.__name__: oracle
     for oracle in (
         gemm_residual,
         moe_swiglu_backward,
         moe_layer_backward,
+        moe_layer_backward_wide,
         add_rmsnorm_bf16,
         swiglu,
         geglu,
         decoder_block,
         nvfp4_gqa,
         gqa_paged_prefill,
+        gqa_paged_decode,
+        gqa_ragged_prefill,
     )
 }
 
