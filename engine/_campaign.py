@@ -31,7 +31,7 @@ from kernelarc.engine._signals import StopRequest
 from kernelarc.engine._spaces import campaign_spaces
 from kernelarc.engine._state import CampaignState
 from kernelarc.engine._targeting import TargetSpeedup
-from kernelarc.genomes import Problem, Space, Strategy
+from kernelarc.genomes import Problem, Space, Strategy, Workload
 from kernelarc.islands import Habitat, IslandSettings, build_islands
 from kernelarc.storage import Event, StoreWriter
 
@@ -84,7 +84,7 @@ def build_state(session: Session, settings: CampaignSettings) -> CampaignState:
             workload,
             spaces[workload.fingerprint],
             build_islands(
-                _habitat(spaces[workload.fingerprint], workload.fingerprint, settings),
+                _habitat(spaces[workload.fingerprint], workload, settings),
                 only=[Strategy(name) for name in settings.active_islands()],
                 settings=IslandSettings(
                     models=settings.models,
@@ -104,8 +104,15 @@ def build_state(session: Session, settings: CampaignSettings) -> CampaignState:
     )
 
 
-def _habitat(spaces: Mapping[str, Space], workload: str, settings: CampaignSettings) -> Habitat:
-    return Habitat(spaces=spaces, workload=workload, plateau=settings.plateau)
+def _habitat(
+    spaces: Mapping[str, Space], workload: Workload, settings: CampaignSettings
+) -> Habitat:
+    return Habitat(
+        spaces=spaces,
+        workload=workload.fingerprint,
+        axes=workload.axes,
+        plateau=settings.plateau,
+    )
 
 
 class Campaign:

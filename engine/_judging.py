@@ -19,6 +19,7 @@ from kernelarc.engine._compare import (
 from kernelarc.engine._crash_points import crash_point
 from kernelarc.engine._ledger import fingerprint
 from kernelarc.engine._pool import ConclusionPool
+from kernelarc.engine._predicates import with_predicate
 from kernelarc.engine._state import REMATCH, CampaignState
 from kernelarc.engine._traps import ClosedRegion
 from kernelarc.genomes import (
@@ -250,6 +251,7 @@ class Attributor:
     def _draw(self, arena: Arena, job: Job) -> list[Entry]:
         kept, record = self._gain_kept(arena, job)
         conclusion = win(job, needed_changes(job, kept), arena.workload.operator, arena.key)
+        conclusion = with_predicate(conclusion, self._state.pool, self._state.arenas)
         return [conclusion] if record is None else [record, conclusion]
 
     def _gain_kept(self, arena: Arena, job: Job) -> tuple[dict[str, bool], ContestRecord | None]:

@@ -99,7 +99,7 @@ class EvolvingIsland(Island):
         self._priors = self._prior_weights()
         self._population = Population(settings.elites, settings.hall)
         self._traps = Traps(habitat.workload)
-        self._wins = Wins()
+        self._wins = Wins(habitat.axes)
         self._credit = Credit(memory=settings.memory, floor=settings.floor)
         self._visits = dict.fromkeys(self._routes, 0)
         self._told = 0

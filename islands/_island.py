@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -38,6 +38,7 @@ class Habitat:
 
     Attributes:
         spaces: By route name; at least one. Every gene carries a strategy.
+        axes: The workload's, for wins that say on which shapes they hold.
         capability: Compute capability of the device times ten (90 for Hopper),
             or None where it has none (``cpu``, ``replay``).
         plateau: Measured non-improvements after which the island must change route or restart.
@@ -45,6 +46,7 @@ class Habitat:
 
     spaces: Mapping[str, Space]
     workload: str
+    axes: Mapping[str, int] = field(default_factory=dict)
     capability: int | None = None
     plateau: int = 60
 

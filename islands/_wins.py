@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from kernelarc.genomes import Allele, Conclusion, ConclusionKind, Genome
+from kernelarc.genomes import (
+    Allele,
+    Conclusion,
+    ConclusionKind,
+    ExpressionConstraint,
+    Genome,
+    InputError,
+)
 from kernelarc.islands._credit import draw
+
+_CONFIRMED = 3.0  # weight of a win whose predicate covers the workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,16 +28,19 @@ class Win:
     Attributes:
         conclusion: What was concluded.
         since: How many outcomes the island had been told when it came.
+        here: Whether its predicate says that it holds on this island's workload.
     """
 
     conclusion: Conclusion
     since: int
+    here: bool = False
 
     @property
     def weight(self) -> float:
-        """Log speed-up, at least a little."""
+        """Log speed-up, at least a little; more where other shapes confirmed it for this one."""
         speedup = self.conclusion.speedup
-        return max(math.log(speedup.value), 0.002) if speedup and speedup.value > 0 else 0.002
+        gain = max(math.log(speedup.value), 0.002) if speedup and speedup.value > 0 else 0.002
+        return gain * (_CONFIRMED if self.here else 1.0)
 
     def apply(self, genome: Genome) -> dict[str, Allele] | None:
         """Lay the win's gene changes over a genome; None where nothing would change."""
@@ -40,10 +53,26 @@ class Win:
         return None if alleles == genome.alleles() else alleles
 
 
-class Wins:
-    """The newest standing wins, at most ``limit``."""
+def holds_on(predicate: str | None, axes: Mapping[str, int]) -> bool:
+    """Tell whether a shape predicate holds for axes; what names others does not."""
+    if predicate is None:
+        return False
+    try:
+        return ExpressionConstraint(predicate, tuple(axes)).holds(axes)
+    except InputError:
+        return False
 
-    def __init__(self, limit: int = 256) -> None:
+
+class Wins:
+    """The newest standing wins, at most ``limit``.
+
+    Args:
+        axes: Of the island's workload.
+        limit: As above.
+    """
+
+    def __init__(self, axes: Mapping[str, int] | None = None, limit: int = 256) -> None:
+        self._axes = axes or {}
         self._limit = limit
         self._standing: dict[str, Win] = {}
 
@@ -52,7 +81,8 @@ class Wins:
         if conclusion.kind is ConclusionKind.RETRACTION:
             self._standing.pop(conclusion.retracts or "", None)
         elif conclusion.kind is ConclusionKind.WIN:
-            self._standing[conclusion.fingerprint] = Win(conclusion, told)
+            here = holds_on(conclusion.predicate, self._axes)
+            self._standing[conclusion.fingerprint] = Win(conclusion, told, here)
             while len(self._standing) > self._limit:
                 del self._standing[next(iter(self._standing))]
 
