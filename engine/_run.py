@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import time
@@ -11,16 +11,18 @@ from typing import Any, Literal
 from kernelarc.bench import Device, Session
 from kernelarc.engine._campaign import Campaign, Ground, begin, build_state, fold
 from kernelarc.engine._crash_points import crash_point
-from kernelarc.engine._firsts import firsts, read_seed
+from kernelarc.engine._extending import demand_room, limits_elsewhere, spent_s
+from kernelarc.engine._firsts import firsts
 from kernelarc.engine._identity import changed_parts
 from kernelarc.engine._journal import Journal
 from kernelarc.engine._observer import Observer
 from kernelarc.engine._results import CampaignResult, nothing_to_search, result_of
+from kernelarc.engine._seeds import Seed, read_seed, stored_seeds
 from kernelarc.engine._settings import CampaignSettings, check_extension
 from kernelarc.engine._signals import StopRequest
 from kernelarc.engine._state import CampaignState
 from kernelarc.engine._targets import Target, device_for, resolve_target
-from kernelarc.genomes import InputError, NothingValidError, Problem, StoppedError
+from kernelarc.genomes import NothingValidError, Problem, StoppedError
 from kernelarc.storage import (
     CampaignRow,
     CampaignSpec,
@@ -63,8 +65,6 @@ def run(
         MissingPartError: The device or toolchain is missing; nothing was written.
         StoppedError: The store or the device is in use by another process.
     """
-    for path in settings.seed_genomes:
-        read_seed(path)  # before a worker is started for nothing
     try:
         return _run(settings, observer or Observer(), (device, problem), stop or StopRequest())
     except NothingValidError as error:
@@ -81,7 +81,7 @@ def _run(
         ground = make_ground(settings, *own)
         with ground.open() as session:
             state = build_state(session, settings)
-            _check_seeds(session, state, settings)
+            _check_seeds(session, state, ground.seeds)
             # The log of a deterministic campaign can be made again: a loss of power may cost it
             # its newest rows. Measurements cannot.
             synchronous: Literal["NORMAL", "FULL"] = "NORMAL" if session.deterministic else "FULL"
@@ -112,22 +112,24 @@ def resume(
         stop: As in ``run``.
 
     Raises:
-        InputError: There is no such store or campaign.
+        InputError: There is no such store or campaign; or what is added does not let it go on,
+            because its other limit is used up. Nothing was written.
         StoppedError: The store or the device is in use by another process.
         MissingPartError: The device or toolchain is missing.
     """
     check_extension(budget, seconds)
-    if budget is None and seconds is None:
-        # A finished campaign is only read: that works on read-only media too.
-        with open_reader(store) as reader:
-            row = reader.campaign(campaign)
-            if _is_finished(reader, row.id):
-                return result_of(reader, row.id, store=store)
+    # What is refused, or finished, is only read: that works on read-only media too.
+    with open_reader(store) as reader:
+        row = reader.campaign(campaign)
+        demand_room(reader, row, budget=budget, seconds=seconds)
+        if budget is None and seconds is None and _is_finished(reader, row.id):
+            return result_of(reader, row.id, store=store)
     with stop or StopRequest() as request, open_writer(store) as writer:
         row = writer.campaign(campaign)
         writer.claim(row.id)
-        settings = settings_of(row, store, seconds, spent_s=_spent_s(writer, row.id))
-        ground = _ground(Target(device or device_for(settings), row.spec.problem), settings)
+        settings = settings_of(row, store, seconds, spent_s=spent_s(writer, row.id))
+        target = Target(device or device_for(settings), row.spec.problem)
+        ground = _ground(target, settings, stored_seeds(row.spec.settings))
         running = _Running(ground, writer, observer or Observer(), request)
         with ground.open() as session:
             if session.environment.fingerprint != row.environment.fingerprint:
@@ -173,16 +175,7 @@ class _Running:
 
     def elsewhere(self, session: Session, row: CampaignRow, budget: int | None) -> CampaignResult:
         """Continue as a new campaign: what another environment measured is only a prior."""
-        settings = self.ground.settings
-        if settings.budget is not None:
-            spent = self.writer.counts(row.id).unique
-            left = max(settings.budget - spent, 0) + (budget or 0)
-            if left == 0:
-                raise InputError(
-                    f"campaign {row.id} has spent its budget and the environment has changed; "
-                    f"give --budget to measure here"
-                )
-            settings = replace(settings, budget=left)
+        settings = limits_elsewhere(self.writer, row, self.ground.settings, budget)
         changed = changed_parts(row.environment.identity, session.environment.identity)
         there = replace(self, ground=replace(self.ground, settings=settings))
         state = build_state(session, settings)
@@ -216,19 +209,26 @@ class _Running:
 def make_ground(
     settings: CampaignSettings, device: Device | None = None, problem: Problem | None = None
 ) -> Ground:
-    """Return where a campaign with these settings happens; opens nothing."""
+    """Return where a campaign with these settings happens; opens nothing.
+
+    Raises:
+        InputError: A seed genome that cannot be read; or as for ``resolve_target``.
+        MissingPartError: As for ``resolve_target``.
+    """
+    seeds = tuple(read_seed(path) for path in settings.seed_genomes)
     if device is None or problem is None:
         found = resolve_target(settings)
         device, problem = device or found.device, problem or found.problem
-    return _ground(Target(device, problem), settings)
+    return _ground(Target(device, problem), settings, seeds)
 
 
-def _ground(target: Target, settings: CampaignSettings) -> Ground:
+def _ground(target: Target, settings: CampaignSettings, seeds: tuple[Seed, ...]) -> Ground:
     return Ground(
         device=target.device,
         problem=target.problem,
         settings=settings,
         artefacts=artefacts_of(settings.store),
+        seeds=seeds,
     )
 
 
@@ -237,13 +237,15 @@ def _spec(ground: Ground) -> CampaignSpec:
     # A file is remembered by its absolute path: a campaign may be resumed from anywhere.
     target = settings.target
     absolute = str(Path(target).absolute()) if Path(target).exists() else target
-    seeds = [str(path.absolute()) for path in settings.seed_genomes]
+    kept = {**settings.to_json(), "target": absolute}
+    if ground.seeds:  # by content: no file is needed again
+        kept["seeds"] = [seed.to_json() for seed in ground.seeds]
     return CampaignSpec(
         target=target,
         device=ground.device.name,
         seed=settings.seed,
         problem=ground.problem,
-        settings={**settings.to_json(), "target": absolute, "seed_genome": seeds},
+        settings=kept,
     )
 
 
@@ -255,16 +257,16 @@ def settings_of(
     They are added to what was allowed or, where an audit or a campaign without a limit took
     longer, to what was spent: that many seconds are there to search.
     """
-    values = dict(row.spec.settings)
+    values = {key: value for key, value in row.spec.settings.items() if key != "seeds"}
     if seconds is not None:
         values["seconds"] = max(float(values.get("seconds") or 0.0), spent_s) + seconds
     return CampaignSettings.from_json({**values, "store": store})
 
 
-def _check_seeds(session: Session, state: CampaignState, settings: CampaignSettings) -> None:
-    """Read the seed genomes before anything is written."""
+def _check_seeds(session: Session, state: CampaignState, seeds: Sequence[Seed]) -> None:
+    """Fit the seed genomes into their spaces before anything is written."""
     spaces = {key: arena.spaces for key, arena in state.arenas.items()}
-    firsts(session, spaces, None, settings.seed_genomes)
+    firsts(session, spaces, None, seeds)
 
 
 def _facts(ground: Ground, state: CampaignState, session: Session) -> dict[str, Any]:
@@ -282,11 +284,6 @@ def _facts(ground: Ground, state: CampaignState, session: Session) -> dict[str, 
         "asleep": {name: why for a in arenas for name, why in a.asleep.items()},
         "baseline": {a.key: session.baseline_name(a.workload) for a in arenas},
     }
-
-
-def _spent_s(reader: StoreReader, campaign: int) -> float:
-    events = reader.events(campaign)
-    return sum(float(event.payload.get("process_seconds", 0.0)) for event in events)
 
 
 def _is_finished(reader: StoreReader, campaign: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from kernelarc.engine._extending import allowed_evaluations
 from kernelarc.engine._results import result_of
 from kernelarc.genomes import ConclusionKind
 from kernelarc.storage import CampaignRow, StoreReader, store_name
@@ -30,21 +31,11 @@ def _campaign(reader: StoreReader, row: CampaignRow, store: str) -> dict[str, An
         "target": row.spec.target,
         "device": row.spec.device,
         "created_unix_s": row.created_unix_s,
-        "budget": _budget(reader, row),
+        "budget": allowed_evaluations(reader, row),
         "islands": _islands(reader, row),
         "failures": dict(reader.failures(row.id)),
         "conclusions": _conclusions(reader, row),
     }
-
-
-def _budget(reader: StoreReader, row: CampaignRow) -> int | None:
-    budget = row.spec.settings.get("budget")
-    if budget is None:
-        return None
-    added = sum(
-        int(e.payload.get("budget", 0)) for e in reader.events(row.id) if e.kind == "extended"
-    )
-    return int(budget) + added
 
 
 def _islands(reader: StoreReader, row: CampaignRow) -> dict[str, Any]:

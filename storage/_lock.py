@@ -23,30 +23,36 @@ from kernelarc.genomes import InputError, StoreInUseError
 class WriterLock:
     """An exclusive lock, close-on-exec and given up in forked children. Take it to have it.
 
+    Args:
+        store: The database file.
+        movable: Whether whoever asks could use another store: what a refusal advises.
+
     Raises:
         StoreInUseError: Another process holds it (named).
         InputError: The folder cannot be written.
     """
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path, *, movable: bool) -> None:
         self.path = store.with_name(store.name + ".lock")
-        self._descriptor: int | None = self._take(store)
+        self._descriptor: int | None = self._take(store, movable)
         _held.add(self)
 
-    def _take(self, store: Path) -> int:
+    def _take(self, store: Path, movable: bool) -> int:
         while True:
             try:
                 descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             except OSError as error:
-                reason = error.strerror or "error"
+                reason = (error.strerror or "error").lower()
+                where = "choose --store" if movable else "copy it to a folder"
                 raise InputError(
                     f"store {store}: cannot be written, its lock {self.path} cannot be made "
-                    f"({reason.lower()}): choose --store on a writable disk"
+                    f"({reason}): {where} on a writable disk"
                 ) from error
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 message = f"store {store}: in use by a running campaign {_holder(descriptor)}"
+                message += ", or choose another --store" * movable
                 os.close(descriptor)
                 raise StoreInUseError(message) from error
             if self._is_current(descriptor):
@@ -102,8 +108,8 @@ def _holder(descriptor: int) -> str:
         signed = json.loads(os.pread(descriptor, 65536, 0))
         pid, command = int(signed["pid"]), str(signed["command"])
     except (OSError, ValueError, KeyError, TypeError):
-        return "(its process has no name yet): try again in a moment, or choose another --store"
+        return "(its process has no name yet): try again in a moment"
     return (
-        f"(pid {pid}: {command}): wait for it with `tail --pid={pid} -f /dev/null`, stop it with "
-        f"`kill {pid}`, or choose another --store"
+        f"(pid {pid}: {command}): wait for it with `tail --pid={pid} -f /dev/null`, or stop it "
+        f"with `kill {pid}`"
     )

@@ -150,7 +150,7 @@ def open_writing(
         stored_version(shown, file, wait_s)
     elif not file.parent.is_dir():
         raise InputError(f"store {shown}: the folder {file.parent} does not exist")
-    lock = WriterLock(file)
+    lock = WriterLock(file, movable=create)
     try:
         if create and not file.exists():
             create_file(shown, file)

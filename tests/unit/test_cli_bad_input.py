@@ -287,6 +287,42 @@ def test_campaigns_and_genomes_that_are_not_there(run: Run, small_space: Path) -
     assert_refused(run("resume", store, "--seconds", "-1"), 2, "seconds")
 
 
+def test_extending_one_limit_says_that_the_other_is_used_up(run: Run, small_space: Path) -> None:
+    store = small_space.with_name("s.db")
+    words = ["run", small_space, "--budget", "5", "--seconds", "600", "--store", store]
+    assert run(*words).code == 0
+    before = store.read_bytes()
+    refused = run("resume", store, "--seconds", "9")
+    assert_refused(refused, 2, "campaign 1", "its budget of 5 evaluations", "--budget N")
+    assert store.read_bytes() == before
+    assert run("resume", store, "--budget", "2").code == 0  # 600 s are far from used up
+    again = run("resume", store, "--seconds", "9", "--budget", "2", "--json")
+    assert json.loads(again.out)["evaluations"]["unique"] == 9
+
+
+def test_more_evaluations_alone_do_not_lift_a_used_up_time(run: Run, small_space: Path) -> None:
+    store = small_space.with_name("s.db")
+    words = ["run", small_space, "--seconds", "0.000001", "--budget", "20", "--store", store]
+    assert run(*words).code == 1  # nothing was tried
+    before = store.read_bytes()
+    refused = run("resume", store, "--budget", "5")
+    assert_refused(refused, 2, "campaign 1 has used up its time", "--seconds S")
+    assert store.read_bytes() == before
+    assert run("resume", store, "--budget", "5", "--seconds", "60").code == 0
+
+
+def test_who_cannot_choose_a_store_is_not_told_to(run: Run, small_space: Path) -> None:
+    store = small_space.with_name("s.db")
+    assert run("run", small_space, "--budget", "5", "--store", store).code == 0
+    store.with_name("s.db.lock").mkdir()
+    for words in (["resume", store, "--budget", "2"], ["verify", store]):
+        refused = run(*words)
+        assert_refused(refused, 2, "s.db.lock cannot be made", "copy it to a folder on a writable")
+        assert "--store" not in refused.err
+    again = run("run", small_space, "--store", store)
+    assert_refused(again, 2, "s.db.lock cannot be made", "choose --store on a writable disk")
+
+
 def test_a_space_without_a_valid_genome_ends_with_1(run: Run, small_space: Path) -> None:
     content = json.loads(small_space.read_text())
     for row in content["cache"].values():

@@ -16,7 +16,8 @@ from tests.unit.store_records import win
 
 from kernelarc.cli import COMMANDS, exit_code
 from kernelarc.cli._lessons import gather, lesson_text
-from kernelarc.genomes import GeneChange
+from kernelarc.genomes import GeneChange, Judged
+from kernelarc.storage import open_reader
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 Call = Callable[..., str]
@@ -243,6 +244,31 @@ def test_a_campaign_goes_on_without_its_seed_file_and_from_elsewhere(
     seed.unlink()
     again = json.loads(call("resume", small_space.with_name("s.db"), "--budget", "2", "--json"))
     assert again["evaluations"]["unique"] == 8
+
+
+def test_a_changed_environment_needs_no_seed_file(call: Call, small_space: Path) -> None:
+    """Seeds are kept by content: tried first also where nothing of them was tried before."""
+    seed = small_space.with_name("seed.json")
+    seed.write_text('{"genome": {"tile": 16, "unroll": 4}}')
+    call("run", small_space, "--budget", "4", "--seed-genome", seed)
+    seed.unlink()
+    before = small_space.read_text()
+    small_space.write_text(before.replace('"time": 2.0,', '"time": 2.01,'))
+    assert small_space.read_text() != before
+    again = json.loads(call("resume", "kernelarc.db", "--budget", "1", "--json"))
+    assert again["campaign_id"] == 2
+    assert any("in a changed environment" in said for said in again["remarks"])
+    assert again["evaluations"]["unique"] == 1
+    assert again["best"]["genome"] == {"tile": 16, "unroll": 4}
+    with open_reader("kernelarc.db") as reader:
+        kept = [reader.campaign(n).spec.settings["seeds"] for n in (1, 2)]
+        (judged,) = [e for _, e in reader.log(2) if isinstance(e, Judged)]
+    assert (
+        kept[0]
+        == kept[1]
+        == [{"file": str(seed), "route": None, "genome": {"tile": 16, "unroll": 4}}]
+    )
+    assert judged.evaluation.candidate.mutation == "seed"
 
 
 def test_a_changed_recording_is_said_in_the_result(call: Call, store: Path) -> None:

@@ -155,6 +155,7 @@ def _refuse_to_write(path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot be written|cannot be made") as caught:
         open_writer(path)
     assert "\n" not in str(caught.value)
+    assert "--store" not in str(caught.value)
 
 
 def _read_all(path: Path) -> None:
