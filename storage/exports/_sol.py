@@ -14,32 +14,30 @@ from typing import TypeAlias
 from kernelarc.genomes import LT_ROUTE, InputError, Solution, checked_solution
 from kernelarc.storage.exports._placing import FileWriter
 from kernelarc.storage.exports._sol_cublaslt import cublaslt_solution
+from kernelarc.storage.exports._sol_cuda import cuda_solution
 from kernelarc.storage.exports._sol_mixed import mixed_solution
 from kernelarc.storage.exports._sol_triton import triton_solution
 from kernelarc.storage.exports._subject import Subject
 
 SolutionMaker: TypeAlias = Callable[[Subject], Solution]
 
-TRITON = "triton"
-MAKERS: Mapping[tuple[str, ...], SolutionMaker] = MappingProxyType(
-    {
-        (LT_ROUTE,): cublaslt_solution,
-        (TRITON,): triton_solution,
-        (LT_ROUTE, TRITON): mixed_solution,
-    }
+MAKERS: Mapping[str, SolutionMaker] = MappingProxyType(
+    {LT_ROUTE: cublaslt_solution, "triton": triton_solution, "cuda": cuda_solution}
 )
-"""By the routes of the audited bests."""
+"""By the route of all audited bests."""
 
 
 def sol_files(subject: Subject, path: Path) -> Mapping[Path, FileWriter]:
     """Write the solution.
 
     Raises:
-        InputError: The campaign's operator is no problem in the schema's form, its bests are of
-            several routes or of one without sources, or no best was audited.
+        InputError: The campaign's operator is no problem in the schema's form, a best is of a
+            route without sources, or no best was audited.
     """
     _check_problem(subject)
-    text = MAKERS[_routes(subject)](subject).text()
+    routes = _routes(subject)
+    make = MAKERS[routes[0]] if len(routes) == 1 else mixed_solution
+    text = make(subject).text()
     checked_solution(text, str(path))
 
     def write(aside: Path) -> None:
@@ -67,10 +65,10 @@ def _routes(subject: Subject) -> tuple[str, ...]:
             f"nothing else; 'kernelarc resume' or 'kernelarc verify' audits it"
         )
     routes = tuple(sorted({best.evaluation.candidate.genome.route for best in audited}))
-    if routes not in MAKERS:
+    unknown = [route for route in routes if route not in MAKERS]
+    if unknown:
         raise InputError(
-            f"campaign {subject.campaign.id}: format sol writes the routes {LT_ROUTE} and "
-            f"{TRITON}, and the bests are of {', '.join(routes)}; run a campaign with "
-            f"--routes {LT_ROUTE},{TRITON}"
+            f"campaign {subject.campaign.id}: format sol writes the routes {', '.join(MAKERS)}, "
+            f"and a best is of {unknown[0]}; run a campaign with --routes {','.join(MAKERS)}"
         )
     return routes

@@ -43,27 +43,43 @@ def cuda_solution(subject: Subject) -> Solution:
     Raises:
         InputError: The kernels are the user's own, or a genome overwrites an input.
     """
-    route = _route(subject)
-    genomes = {
-        best.workload: best.evaluation.candidate.genome for best in subject.bests if best.audited
-    }
-    held = [(w, genomes[w.fingerprint]) for w in subject.workloads if w.fingerprint in genomes]
-    device = DeviceLimits.of_arch(ARCH)
-    if not all(route.space(workload, device).contains(genome) for workload, genome in held):
-        raise _own_source(subject)
+    route = packaged_cuda_route(subject)
     return Solution(
         name=solution_name(subject, "cuda"),
         definition=subject.operator.name,
         author="kernelarc",
         languages=("pytorch",),
         entry_point=f"{FILE}::run",
-        sources=cuda_sources(route, held),
+        sources=cuda_sources(route, audited_rows(subject, route)),
         dependencies=("torch",),
         description=about(subject),
     )
 
 
-def _route(subject: Subject) -> CudaRoute:
+def audited_rows(subject: Subject, route: CudaRoute) -> list[tuple[Workload, Genome]]:
+    """Return the workloads whose audited best is of a route, with the genome.
+
+    Raises:
+        InputError: A genome is none of the route's: it belongs to a source of one's own.
+    """
+    genomes = {
+        best.workload: best.evaluation.candidate.genome
+        for best in subject.bests
+        if best.audited and best.evaluation.candidate.genome.route == route.name
+    }
+    held = [(w, genomes[w.fingerprint]) for w in subject.workloads if w.fingerprint in genomes]
+    device = DeviceLimits.of_arch(ARCH)
+    if not all(route.space(workload, device).contains(genome) for workload, genome in held):
+        raise _own_source(subject)
+    return held
+
+
+def packaged_cuda_route(subject: Subject) -> CudaRoute:
+    """Return the packaged route of a campaign's operator.
+
+    Raises:
+        InputError: There is none: the kernels are the user's own.
+    """
     for route in kernel_routes(subject.operator):
         if isinstance(route, CudaRoute):
             return route

@@ -212,17 +212,25 @@ def test_a_folder_s_own_solution_must_be_well_formed(tmp_path: Path) -> None:
         _targets.resolve_target(CampaignSettings(target=str(folder)))
 
 
-@pytest.mark.skipif(
+needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="a launch of Triton is described by Triton"
 )
-def test_two_routes_make_one_solution(tmp_path: Path) -> None:
+
+
+@pytest.mark.parametrize(
+    ("name", "modules"),
+    [
+        pytest.param("triton", {"triton_gemm.py"}, marks=needs_triton),
+        ("cuda", {"kernels.py"}),
+    ],
+)
+def test_two_routes_make_one_solution(name: str, modules: set[str], tmp_path: Path) -> None:
     store = searched(tmp_path)
     with open_reader(str(store)) as reader:
         row = reader.campaign(None)
         bests = tuple(replace(best, audited=True) for best in reader.bests(row.id))
-        operator = row.spec.problem.operator
-        (route,) = (r for r in kernel_routes(operator) if r.name == "triton")
         workload = row.spec.problem.workloads[1]
+        (route,) = (r for r in kernel_routes(row.spec.problem.operator) if r.name == name)
         space = route.space(workload, DeviceLimits.of_arch("sm_90a"))
         genome = space.sample(np.random.default_rng(1))
         second = next(best for best in bests if best.workload == workload.fingerprint)
@@ -233,16 +241,16 @@ def test_two_routes_make_one_solution(tmp_path: Path) -> None:
         (writer,) = sol_files(subject, tmp_path / "solution.json").values()
         writer(tmp_path / "solution.json")
     solution = load_solution(tmp_path / "solution.json")
-    assert set(solution.sources) == {
-        "solution.py",
-        "library_part.py",
-        "compiled_part.py",
-        "triton_gemm.py",
-        "reference.py",
-    }
-    assert solution.languages == ("triton",)
-    compiled = solution.sources["compiled_part.py"]
-    assert "KEY: tuple[tuple[str, int], ...] = (('x', 0), ('x', 1))" in compiled
-    assert "(4, 128): {" in compiled and "(1, 256): {" not in compiled
-    assert "route triton is faster than the library" in solution.sources["library_part.py"]
-    assert solution.sources["triton_gemm.py"].startswith('"""Triton kernels of a matrix product')
+    own = {"solution.py", "library_part.py", f"{name}_part.py", "reference.py"}
+    assert set(solution.sources) == own | modules
+    assert solution.languages == (("triton",) if name == "triton" else ("pytorch",))
+    part = solution.sources[f"{name}_part.py"]
+    assert "KEY: tuple[tuple[str, int], ...] = (('x', 0), ('x', 1))" in part
+    assert "(4, 128): {" in part and "(1, 256): {" not in part
+    assert f"route {name} is faster than the library" in solution.sources["library_part.py"]
+    entry = solution.sources["solution.py"]
+    assert f"in {name}_part.TABLE:" in entry and entry.rstrip().endswith(
+        "return library_part.run(x, weight, residual, out)"
+    )
+    for text in solution.sources.values():
+        ast.parse(text)
