@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping
 
-from kernelarc.genomes import Choice, Genome, Operator, Space, Workload
+from kernelarc.genomes import Choice, Gene, Genome, IntegerRange, Operator, Space, Workload
 from kernelarc.genomes.kernels import (
     Build,
     BuildError,
@@ -29,12 +29,22 @@ class PlantedRoute(KernelRoute):
 
     name = "planted"
 
-    def __init__(self, operator: Operator, *, version: str = "1") -> None:
-        self.operator, self._version = operator, version
+    def __init__(
+        self,
+        operator: Operator,
+        *,
+        version: str = "1",
+        ways: tuple[str, ...] = (*WAYS, *ON_DEVICE),
+        idle: int = 1,
+    ) -> None:
+        self.operator, self._version, self._ways, self._idle = operator, version, ways, idle
 
     def space(self, workload: Workload, device: DeviceLimits) -> Space:
-        """Return every way."""
-        return Space(self.name, [Choice(name="way", options=(*WAYS, *ON_DEVICE))])
+        """Return every way, beside a gene that changes nothing where one is asked for."""
+        genes: list[Gene] = [Choice(name="way", options=self._ways)]
+        if self._idle > 1:
+            genes.append(IntegerRange(name="idle", low=1, high=self._idle))
+        return Space(self.name, genes)
 
     def identity(self) -> Mapping[str, str]:
         """Return a version that tests choose."""
@@ -55,7 +65,7 @@ class PlantedRoute(KernelRoute):
             held = []
             while True:
                 held.append(bytearray(64 << 20))
-        if way in ON_DEVICE:
+        if way in ON_DEVICE or str(way).startswith("wrong"):
             threads = 2048 if way == "too wide" else 128
             tail = bytes(4 << 20) if way in LARGE else b""  # more than a socket holds
             return plain_build(arch, content=str(way).encode() + tail, threads=threads)

@@ -64,7 +64,7 @@ class FormulaBench:
         if content == b"takes the context":
             self._broken = True
             raise RuntimeError("an illegal memory access was encountered")
-        if content == b"wrong":
+        if content.startswith(b"wrong"):
             return Outcome(
                 number=number,
                 status=Status.WRONG_RESULT,

@@ -1,0 +1,113 @@
+"""Whole campaigns over compiled kernels: a formula stands for the GPU, everything else is real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.compiling_routes import PlantedRoute
+
+from kernelarc.bench.kernels import KernelDevice, _device, _line
+from kernelarc.engine import CampaignSettings, resume, run
+from kernelarc.genomes import ConclusionKind, Environment, builtin_problem
+from kernelarc.storage import open_reader
+
+PROBLEM = builtin_problem("gemm")
+WAYS = (
+    "good",
+    "twin",
+    "slow",
+    "wrong",
+    "dies",
+    "takes the context",
+    "too wide",
+    "refuses",
+    "aborts",
+    "raises",
+)
+
+
+class FormulaDevice(KernelDevice):
+    """The device itself, but for what it needs installed."""
+
+    def environment(self) -> Environment:
+        return Environment(identity={"device": "formula"})
+
+
+@pytest.fixture(autouse=True)
+def _formula(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELARC_LOCK_DIR", str(tmp_path))
+    monkeypatch.setattr(_line, "_BENCH", "tests.unit.formula_bench:FormulaBench")
+    monkeypatch.setattr(_device, "demand_parts", lambda: None)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
+
+
+def _device_of(ways: tuple[str, ...], idle: int = 1) -> FormulaDevice:
+    route = PlantedRoute(PROBLEM.operator, ways=ways, idle=idle)
+    return FormulaDevice("cuda:5", [route], processes=2)
+
+
+def _settings(folder: Path, **more: int) -> CampaignSettings:
+    store = str(folder / "store.db")
+    return CampaignSettings(target="gemm", device="cuda:5", store=store, **more)  # type: ignore[arg-type]
+
+
+def test_a_campaign_survives_everything_and_names_what_failed(tmp_path: Path) -> None:
+    result = run(_settings(tmp_path, budget=50), device=_device_of(WAYS), problem=PROBLEM)
+    assert (result.status, result.reason) == ("finished", "exhausted")
+    assert result.evaluations.unique == len(WAYS)
+    assert (result.evaluations.measured, result.evaluations.failed) == (3, 7)
+    assert result.best is not None
+    assert result.best.genome["way"] in {"good", "twin"}
+    assert result.best.audited
+    with open_reader(result.store) as reader:
+        judged = {
+            one.evaluation.candidate.genome["way"]: one.evaluation for one in reader.evaluations(1)
+        }
+    failures = {way: one.failure for way, one in judged.items() if one.failure}
+    assert failures == {
+        "wrong": "error above the cap",
+        "dies": "worker died",
+        "takes the context": "device fault",
+        "too wide": "too many threads",
+        "refuses": "compile error",
+        "aborts": "compiler crashed",
+        "raises": "compile error",
+    }
+
+
+def test_what_fails_again_and_again_becomes_a_trap_that_names_it(tmp_path: Path) -> None:
+    device = _device_of(("good", "slow", "wrong", "aborts"), idle=12)
+    result = run(_settings(tmp_path, budget=48), device=device, problem=PROBLEM)
+    assert result.status == "finished"
+    with open_reader(result.store) as reader:
+        traps = [
+            (dict(conclusion.region), conclusion.failure)
+            for _, conclusion in reader.conclusions(campaign=1)
+            if conclusion.kind is ConclusionKind.TRAP
+        ]
+    assert ({"way": "wrong"}, "error above the cap") in traps
+    assert ({"way": "aborts"}, "compiler crashed") in traps
+
+
+def test_a_kernel_that_ignores_its_genes_is_named(tmp_path: Path) -> None:
+    result = run(
+        _settings(tmp_path, budget=10), device=_device_of(("good", "twin")), problem=PROBLEM
+    )
+    assert any("one and the same code" in remark for remark in result.remarks)
+
+
+def test_a_reference_that_everybody_contradicts_is_suspected(tmp_path: Path) -> None:
+    ways = ("wrong", "wrong too", "wrong as well")
+    result = run(_settings(tmp_path, budget=10), device=_device_of(ways), problem=PROBLEM)
+    assert result.best is None
+    assert result.exit_code == 1
+    assert any("the reference may be wrong" in remark for remark in result.remarks)
+
+
+def test_a_finished_campaign_is_resumed(tmp_path: Path) -> None:
+    first = run(_settings(tmp_path, budget=3), device=_device_of(WAYS[:4]), problem=PROBLEM)
+    assert first.evaluations.unique == 3
+    again = resume(first.store, budget=5, device=_device_of(WAYS[:4]))
+    assert again.status == "finished"
+    assert again.evaluations.unique == 4
