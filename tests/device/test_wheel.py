@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDERS = ("genomes", "bench", "islands", "storage", "engine", "cli")
-SHIPPED = {".py", ".c", ".h", ".cu", ".json", ".jsonl", ".toml", ".typed"}
+SHIPPED = {".cuh", ".py", ".c", ".h", ".cu", ".json", ".jsonl", ".toml", ".typed"}
 _SKIPPED = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "dist")
 
 
