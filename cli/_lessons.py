@@ -134,7 +134,11 @@ def lesson_text(lessons: Lessons, labels: Mapping[str, str]) -> str:
     everything = (*lessons.wins, *lessons.traps, *lessons.retracted)
     workloads = dict.fromkeys(lesson.first.workload for lesson in everything)
     if not workloads:
-        return "The islands have concluded nothing yet: no confirmed gain, no reproduced failure."
+        return (
+            "The islands have concluded nothing yet: no new best was surely faster than the genome "
+            "it was made from\nby few enough gene changes to try each undone, and no region of "
+            "genomes failed again and again."
+        )
     return "\n\n".join(
         _section(labels.get(workload, workload), _on(lessons, workload)) for workload in workloads
     )

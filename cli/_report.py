@@ -13,7 +13,7 @@ _REASONS = {
     "plateau": "the genes change nothing",
     "exhausted": "every legal genome was tried",
     "target": "the wanted speed-up was reached",
-    "signal": "it was interrupted",
+    "signal": "",
     "": "another process runs it, or it was killed",
 }
 
@@ -33,8 +33,11 @@ def result_text(result: engine.CampaignResult) -> str:
 def _headline(result: engine.CampaignResult) -> str:
     if result.campaign_id is None:
         return "no campaign was begun: there is nothing to search"
+    # What a running process has spent it writes when it ends.
+    spent = "" if result.status == "running" else f" after {duration(result.seconds)}"
     why = _REASONS.get(result.reason, result.reason)
-    return f"campaign {result.campaign_id} {result.status} after {duration(result.seconds)}: {why}"
+    why = f": {why}" if why else ""
+    return f"campaign {result.campaign_id} {result.status}{spent}{why}"
 
 
 def counts_line(result: engine.CampaignResult) -> str:

@@ -12,6 +12,13 @@ from kernelarc.cli._arguments import AS_JSON, STORE
 from kernelarc.cli._stores import reading
 from kernelarc.cli._text import count, duration, number, print_json, table
 
+_NO_ISLANDS = {
+    "user": "seed genomes that were given",
+    "device": "what the device would try first",
+    "store": "what earlier campaigns of this store measured",
+    "prior": "what did well on another workload or machine",
+}
+
 
 @click.command("status")
 @STORE
@@ -90,4 +97,5 @@ def _islands(islands: Mapping[str, Mapping[str, Any]]) -> str:
         for name, part in islands.items()
         if part["asleep"] is not None
     ]
-    return "\n".join([table(headings, awake), *asleep] if awake else asleep)
+    others = [f"no island: {name}: {what}" for name, what in _NO_ISLANDS.items() if name in islands]
+    return "\n".join([*([table(headings, awake)] if awake else []), *others, *asleep])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
@@ -20,8 +21,8 @@ def suspicions(reader: StoreReader, campaign: int) -> tuple[str, ...]:
     """
     judged = islice(reader.evaluations(campaign), _LOOKED_AT)
     evaluations = [one.evaluation for one in judged]
-    found = (_wrong_reference(evaluations), _idle_genes(evaluations), _refused(evaluations))
-    return tuple(remark for remark in found if remark is not None)
+    known = _wrong_reference(evaluations) or _refused(evaluations) or _all_failed(evaluations)
+    return tuple(filter(None, (known, _idle_genes(evaluations))))
 
 
 def _wrong_reference(evaluations: Sequence[Evaluation]) -> str | None:
@@ -44,6 +45,15 @@ def _refused(evaluations: Sequence[Evaluation]) -> str | None:
         f"the driver refuses each of the {len(tried)} kernels that were built: the compiler may "
         f"be newer than the driver ({tried[0].message})"
     )
+
+
+def _all_failed(evaluations: Sequence[Evaluation]) -> str | None:
+    """Say how most of them failed, with the words of the first, where none was right."""
+    if len(evaluations) < _LEAST or any(e.status is Status.OK for e in evaluations):
+        return None
+    ((failure, times),) = Counter(e.failure for e in evaluations).most_common(1)
+    first = next(e for e in evaluations if e.failure == failure)
+    return f"{times} of {len(evaluations)} failed with: {failure} ({first.message})"
 
 
 def _idle_genes(evaluations: Sequence[Evaluation]) -> str | None:

@@ -87,7 +87,7 @@ def device_for(settings: CampaignSettings) -> Device:
     """Return the device of a campaign that is resumed or verified; its problem is in the store.
 
     Raises:
-        InputError: The recorded space that answered is gone.
+        InputError: The recorded space that answered is gone, or a program had brought the device.
         MissingPartError: The device or toolchain is missing.
     """
     name = settings.target
@@ -97,6 +97,11 @@ def device_for(settings: CampaignSettings) -> Device:
         return _folder(settings).device
     if name not in target_names() and not _is_problem(name) and _is_path(name):
         return replay_device(Path(name))
+    if name not in target_names() and not _is_problem(name):
+        raise InputError(
+            f"the target {name!r} is neither an operator nor a file here: a program brought its "
+            f"problem and device; resume and verify it from Python, with device="
+        )
     return _device(_device_name(settings), settings.routes)
 
 
@@ -197,7 +202,7 @@ def _served(settings: CampaignSettings, problem: Problem) -> Target:
         raise InputError(
             f"{name}: no route can run {problem.operator.name!r}: its reference is not "
             f"recognised as a matrix product, nor its tensors as another operator with routes; "
-            f"give a kernel of your own as the target"
+            f"bring a kernel of your own (kernel.toml beside it), or give a kernel file as target"
         )
     device_name = _device_name(settings)
     device = _device(device_name, settings.routes)

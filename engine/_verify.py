@@ -186,12 +186,17 @@ def _judge(
     if baseline is None or speedup is None:
         return _judge_value(best, contest)
     against = baseline.removeprefix("baseline:")
-    now = f"{speedup.value:.3f} [{speedup.low:.3f}, {speedup.high:.3f}] of {against}'s speed"
     if best.speedup is None:
-        return True, f"correct; {now}; nothing was claimed before"
-    claimed = best.speedup
-    was = f"claimed {claimed.value:.3f} [{claimed.low:.3f}, {claimed.high:.3f}]"
-    return speedup.high >= claimed.low, f"{now}; {was}"
+        return True, f"correct, {_faster(speedup)} than {against}; nothing was claimed before"
+    holds = speedup.high >= best.speedup.low
+    gain = "as claimed or more" if holds else "by less than was claimed"
+    return holds, f"correct, {_faster(speedup)} than {against}, {gain}"
+
+
+def _faster(speedup: Estimate) -> str:
+    if speedup.low > 1.0:
+        return "faster"
+    return "slower" if speedup.high < 1.0 else "not surely faster"
 
 
 def _judge_value(best: Best, contest: Contest) -> tuple[bool, str]:
@@ -199,4 +204,5 @@ def _judge_value(best: Best, contest: Contest) -> tuple[bool, str]:
     assert measurement is not None
     found = contest.samples[0][0]
     same = found == measurement.objective
-    return same, f"recorded {measurement.objective:g} {measurement.unit}, now {found:g}"
+    unit = measurement.unit
+    return same, f"recorded {measurement.objective:g} {unit}, now {found:g} {unit}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kernelarc.genomes._alleles import Allele, allele_text
-from kernelarc.genomes._errors import InputError
+from kernelarc.genomes._errors import InputError, nearest
 from kernelarc.genomes._genome import Genome
 from kernelarc.genomes._operators import Operator, Workload
 from kernelarc.genomes._space import Space
@@ -68,6 +68,22 @@ class Route:
     def __post_init__(self) -> None:
         if not _WORD.fullmatch(self.symbol):
             raise InputError(f"route {self.name!r}: {self.symbol!r} is no name of a C function")
+        if isinstance(self.space, Space):
+            self._check_flags(self.space)
+
+    def _check_flags(self, space: Space) -> None:
+        for name, table in self.flags.items():
+            if name not in space.names:
+                raise InputError(
+                    f"route {self.name!r}: flags of the gene {name!r}, which its space does not "
+                    f"have{nearest(name, space.names)}"
+                )
+            missing = [v for v in space.gene(name).values() if v not in table]
+            if missing:
+                raise InputError(
+                    f"route {self.name!r}: gene {name!r} has no flags for its allele "
+                    f"{missing[0]!r}; give () for none"
+                )
 
     def space_for(self, workload: Workload, host: HostShape) -> Space:
         """Return the space for one workload on one host."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import kernelarc
+from kernelarc.cli import exit_code
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "own_route.py"
 
@@ -22,3 +23,6 @@ def test_a_route_of_one_s_own_is_searched(
         evaluations = [judged.evaluation for judged in store.evaluations(1)]
     assert len(evaluations) == 6
     assert any(evaluation.status is kernelarc.Status.OK for evaluation in evaluations)
+    for command in (["verify", "own.db"], ["resume", "own.db", "--budget", "1"]):
+        assert exit_code(command) == 2
+        assert "a program brought its problem and device" in capsys.readouterr().err

@@ -170,7 +170,8 @@ def test_resume_extends_a_finished_campaign(call: Call, small_space: Path) -> No
 
 def test_verify_says_that_the_claim_holds(call: Call, store: Path) -> None:
     assert json.loads(call("verify", store, "--json"))["holds"] is True
-    assert "holds" in call("verify", store)
+    said = call("verify", store)
+    assert "holds" in said and "recorded 1 ms, now 1 ms" in said
 
 
 @pytest.mark.parametrize(
@@ -186,6 +187,8 @@ def test_an_export_seeds_another_campaign(call: Call, store: Path, small_space: 
     arguments = ("run", small_space, "--budget", "1", "--store", "s.db", "--json")
     result = json.loads(call(*arguments, "--seed-genome", "best.json"))
     assert result["best"]["objective"] == 1.0
+    assert "no island: user: seed genomes that were given" in call("status", "s.db")
+    assert "no new best was surely faster" in call("conclusions", "s.db")
 
 
 def test_operators_devices_and_doctor_speak_json(call: Call) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kernelarc.genomes import (
+    Allele,
     Choice,
     Genome,
     InputError,
@@ -124,3 +125,18 @@ def test_a_route_of_ones_own_is_checked_against_its_operator() -> None:
         made("a", "b").check_against(gemm)
     with pytest.raises(InputError, match="no name of a C function"):
         made("a", "b", "c", symbol="no-name")
+
+
+def test_flags_are_for_every_allele_of_a_gene_that_there_is() -> None:
+    def made(**flags: dict[Allele, tuple[str, ...]]) -> Route:
+        level = Choice(name="level", options=("O1", "O2"))
+        return Route(
+            name="own", operator="gemm", space=Space("own", (level,)), source="", symbol="run",
+            arguments=("c",), flags=flags,
+        )  # fmt: skip
+
+    assert made(level={"O1": ("-O1",), "O2": ()}).flags
+    with pytest.raises(InputError, match=r"gene 'levl', which .* \(did you mean 'level'\?\)"):
+        made(levl={"O1": (), "O2": ()})
+    with pytest.raises(InputError, match="gene 'level' has no flags for its allele 'O2'"):
+        made(level={"O1": ("-O1",)})

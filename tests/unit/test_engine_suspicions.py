@@ -28,7 +28,7 @@ GEMM = builtin_operators()["gemm"]
 WORKLOAD = Workload(operator=GEMM.fingerprint, axes={"M": 8, "N": 8, "K": 8})
 
 
-FAILURES = {Status.LAUNCH_ERROR: "launch refused"}
+FAILURES = {Status.LAUNCH_ERROR: "launch refused", Status.COMPILE_ERROR: "does not compile"}
 
 
 def said(tmp_path: Path, outcomes: Sequence[tuple[Status, str | None]]) -> tuple[str, ...]:
@@ -69,7 +69,8 @@ REFUSED, BROKEN = Status.LAUNCH_ERROR, Status.COMPILE_ERROR
     [
         ([(WRONG, "a"), (LATE, "b"), (WRONG, "c")], ["the reference may be wrong (off by 3)"]),
         ([(WRONG, "a"), (OK, "b")], []),
-        ([(WRONG, "a"), (LATE, "b")], []),
+        ([(WRONG, "a"), (LATE, "b")], ["2 of 2 failed with: wrong (off by 3)"]),
+        ([(LATE, "a"), (BROKEN, "b"), (BROKEN, "c")], ["2 of 3 failed with: does not compile"]),
         ([(OK, "a"), (OK, "a"), (OK, "a")], ["all 3 genomes compile to one and the same code"]),
         ([(OK, "a"), (OK, "b")], []),
         ([(OK, "a"), (OK, "a"), (LATE, None)], []),
