@@ -2,9 +2,9 @@
 
     python -m kernelarc.bench.experiments.sol_baselines PROBLEM -o FOLDER
 
-Writes ``compile.json`` (the reference through ``torch.compile``) and, for a product with a residual,
-``addmm.json`` (one call of ``torch.addmm`` into the output). The harness times the reference itself
-beside every solution; ``sol_scores`` takes the fastest of all.
+Writes ``compile.json`` (the reference through ``torch.compile``) and, for a product with a
+residual, ``addmm.json`` (one call of ``torch.addmm`` into the output). The harness times the
+reference itself beside every solution; ``sol_scores`` takes the fastest of all.
 """
 
 from __future__ import annotations

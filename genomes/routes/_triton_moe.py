@@ -19,6 +19,7 @@ from kernelarc.genomes._records import Proposal
 from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes.kernels import DeviceLimits, KernelRoute
+from kernelarc.genomes.routes._cuda_route import started
 from kernelarc.genomes.routes._moe_calls import Experts, Layer, expert_calls, layer_calls
 from kernelarc.genomes.routes._signature import Binding, extent, matched
 from kernelarc.genomes.triton import ROUTE, TritonCall
@@ -51,6 +52,22 @@ _LAYER_OUT = (
 _TENSOR, _MEMORY, _FUSION = Strategy.TENSOR_CORE, Strategy.MEMORY, Strategy.FUSION
 _SCHEDULING, _PRECISION = Strategy.SCHEDULING, Strategy.PRECISION
 _MOST_EXPERTS, _MOST_ELEMENTS = 1024, 2**31 - 1
+
+
+# By phase: rows, columns, depth, warps, stages, raster.
+_STARTS = (
+    ((128, 64, 64, 8, 3, 8), (128, 128, 64, 8, 4, 8), (128, 64, 64, 8, 4, 8)),
+    ((64, 64, 64, 4, 3, 8), (64, 64, 64, 4, 4, 8), (64, 128, 32, 4, 4, 8)),
+    ((16, 64, 128, 4, 4, 0), (16, 64, 128, 4, 4, 0), (64, 64, 16, 4, 3, 4)),
+)
+
+
+def _start(*tiles: tuple[int, ...]) -> dict[str, Any]:
+    genes = ("m", "n", "k", "warps", "stages", "group")
+    start: dict[str, Any] = {"weight_dual": True, "scan": 1024}
+    for phase, alleles in zip(("hidden", "token", "weight"), tiles, strict=True):
+        start |= {f"{phase}_{gene}": value for gene, value in zip(genes, alleles, strict=True)}
+    return start
 
 
 def triton_moe_route(operator: Operator) -> KernelRoute | None:
@@ -126,22 +143,8 @@ class TritonMoe(PackagedTritonRoute):
         return Space(ROUTE, tuple(genes), _constraints(device, names))
 
     def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
-        """Return a genome of middling tiles."""
-        space = self.space(workload, device)
-        wanted: dict[str, Any] = {"token_paired": False, "weight_dual": True}
-        for phase, tile in (("hidden", (64, 64)), ("token", (64, 128)), ("weight", (128, 64))):
-            wanted |= {
-                f"{phase}_m": tile[0],
-                f"{phase}_n": tile[1],
-                f"{phase}_k": 64 if phase != "weight" else 32,
-                f"{phase}_group": 8,
-                f"{phase}_warps": 4,
-                f"{phase}_stages": 3,
-            }
-        if self.routed:
-            wanted |= {"scan": 1024, "parts": "bfloat16"}
-        genome = Genome(ROUTE, wanted)
-        return (Proposal(genome=genome, mutation="seed"),) if space.contains(genome) else ()
+        """Return tiles for few, for some and for many rows to an expert."""
+        return started(self.space(workload, device), [_start(*tiles) for tiles in _STARTS])
 
     def calls(self, workload: Workload, genome: Genome, arch: str) -> list[TritonCall]:
         """Return the launches of a genome, in order."""
