@@ -136,7 +136,9 @@ class CompilePool:
         self._limit_s, self._memory_mib = limit_s, memory_mib
         self._queue: list[tuple[float, float, int, Order]] = []
         self._ready: list[BuildReply] = []
-        self._began, self._busy_s, self._early_deaths = time.monotonic(), 0.0, 0
+        self._busy_s, self._early_deaths, self._processes = 0.0, 0, processes
+        self._first_s: float | None = None
+        self._last_s = 0.0
         self._children = [_Child(memory_mib, shelf.compiled) for _ in range(processes)]
 
     # Asking
@@ -147,6 +149,8 @@ class CompilePool:
         if found is not None:
             self._ready.append(BuildReply(ticket=order.ticket, build=found))
             return
+        if self._first_s is None:
+            self._first_s = time.monotonic()
         heapq.heappush(self._queue, (order.batch, order.value, order.ticket, order))
         self._feed()
 
@@ -225,7 +229,7 @@ class CompilePool:
         self._answered(place, child, order, reply)
 
     def _answered(self, place: int, child: _Child, order: Order, reply: BuildReply) -> None:
-        self._busy_s += reply.seconds
+        self._busy_s, self._last_s = self._busy_s + reply.seconds, time.monotonic()
         child.order, child.answered, self._early_deaths = None, True, 0
         if reply.unusable:
             raise StoppedError(
@@ -261,8 +265,13 @@ class CompilePool:
     # Ending
 
     def busy_share(self) -> float:
-        """Return which share of the processes' time went into builds that are finished."""
-        whole = max(time.monotonic() - self._began, 1e-9) * max(len(self._children), 1)
+        """Return which share of the processes' time went into builds.
+
+        Counts from the first order to the last reply: what lies before and after is no search.
+        """
+        if self._first_s is None:
+            return 0.0
+        whole = max(self._last_s - self._first_s, 1e-9) * max(self._processes, 1)
         return min(self._busy_s / whole, 1.0)
 
     def close(self) -> None:
