@@ -1,8 +1,10 @@
-"""Searches over recorded cuBLASLt spaces: the same number of legal evaluations for each.
+"""Searches over cuBLASLt's space: the same number of legal evaluations for each.
 
-``PYTHONPATH=src python bench/experiments/library_searches.py RECORDING... [--out FILE]``. Every
-method but the random one begins with the library's heuristics, which count as evaluations. What is
-illegal, or was evaluated before, costs nothing.
+``PYTHONPATH=src python bench/experiments/library_searches.py RECORDING... [--out FILE]`` compares
+them on recordings, ``--live`` on five products on this machine's GPU; there each repeat ends with
+a contest of what the methods found, beside the library's first heuristic. Every method but the
+random one begins with the library's heuristics, which count as evaluations. What is illegal, or
+was evaluated before, costs nothing.
 """
 
 from __future__ import annotations
@@ -16,18 +18,37 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from kernelarc.bench import Recording, ReplayDevice
+from kernelarc.bench import Device, Recording, ReplayDevice, Session, paired_speedup
+from kernelarc.bench.cuda import CudaDevice
 from kernelarc.bench.experiments._machine import keep
 from kernelarc.engine import CampaignSettings, Counts, Observer, run
-from kernelarc.genomes import Gene, Genome, Judged, Space, Status
+from kernelarc.genomes import (
+    Candidate,
+    Environment,
+    Gene,
+    Genome,
+    Judged,
+    Problem,
+    Space,
+    Status,
+    matmul_target,
+)
 
 ROUTE = "cublaslt"
 MARKS = (25, 50, 100, 150)
-_ELITES, _BATCH, _MOST_ASKS = 5, 32, 60
+_ELITES, _BATCH, _CHUNK, _MOST_ASKS = 5, 32, 32, 60
+LIVE: Sequence[tuple[bool, int, int, int]] = (  # with a residual in place, M, N, K
+    (True, 586, 2560, 2560),
+    (True, 2048, 2560, 2560),
+    (False, 64, 14336, 4096),
+    (False, 1000, 1000, 1000),
+    (False, 384, 5120, 1280),
+)
+_ROUNDS = 40
 
 Method: TypeAlias = "Callable[[Play, int], None]"
 
@@ -36,35 +57,135 @@ class SpentError(Exception):
     """The budget is used."""
 
 
+class Source(Protocol):
+    """Where answers come from.
+
+    Attributes:
+        space: The route's.
+        seeds: The library's heuristics, its first one first.
+    """
+
+    space: Space
+    seeds: Sequence[Genome]
+
+    def times(self, genomes: Sequence[Genome]) -> list[float | None]:
+        """Return each genome's time: infinite where it failed, None where it is illegal."""
+
+    def device(self) -> tuple[Device, Problem]:
+        """Return a device that a campaign can open, and its problem."""
+
+
+class Recorded:
+    """Answers of a recording."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.space: Space = recording.spaces[ROUTE]
+        self.seeds: Sequence[Genome] = [proposal.genome for proposal in recording.seeds]
+
+    def times(self, genomes: Sequence[Genome]) -> list[float | None]:
+        """Look them up."""
+        answers = [self.recording.answer(genome) for genome in genomes]
+        return [
+            None if a is None else a.objective if a.status is Status.OK else math.inf
+            for a in answers
+        ]
+
+    def device(self) -> tuple[Device, Problem]:
+        """Return a device of its own."""
+        found = ReplayDevice(self.recording.path)
+        return found, found.problem
+
+
+class Live:
+    """Answers of an open session with one workload."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        (self.workload,) = session.problem.workloads
+        self.space: Space = session.spaces(self.workload)[ROUTE]
+        seeds = session.seeds(self.workload)
+        self.seeds: Sequence[Genome] = [proposal.genome for proposal in seeds]
+
+    def times(self, genomes: Sequence[Genome]) -> list[float | None]:
+        """Ask the library, then check and time what it takes."""
+        faults = self.session.check(self.workload, genomes)
+        found: list[float | None] = [None] * len(genomes)
+        candidates = [
+            Candidate(
+                number=place,
+                round=0,
+                workload=self.workload.fingerprint,
+                island="experiment",
+                mutation="experiment",
+                genome=genome,
+            )
+            for place, genome in enumerate(genomes)
+            if faults[place] is None
+        ]
+        self.session.submit(candidates, limit={})
+        for evaluation in self.session.collect():
+            timed = evaluation.measurement
+            found[evaluation.candidate.number] = math.inf if timed is None else timed.objective
+        return found
+
+    def device(self) -> tuple[Device, Problem]:
+        """Return a device that hands out this very session, which nobody closes."""
+        return _Lending(self.session), self.session.problem
+
+
+class _Lending(Device):
+    deterministic = False
+
+    def __init__(self, session: Session) -> None:
+        self.name, self._session = session.device, session
+
+    def environment(self) -> Environment:
+        """Return the session's."""
+        return self._session.environment
+
+    def open(self, problem: Problem, **_: Any) -> Session:
+        """Return the session."""
+        return self._session
+
+
 class Play:
-    """One run on one recording: answers each genome once, and counts.
+    """One run: every genome is answered once, and counted.
 
     Attributes:
         best: The best objective after each evaluation.
     """
 
-    def __init__(self, recording: Recording, budget: int) -> None:
-        self.recording, self.budget = recording, budget
-        self.space: Space = recording.spaces[ROUTE]
+    def __init__(self, source: Source, budget: int) -> None:
+        self.source, self.budget = source, budget
+        self.space = source.space
         self.known: dict[str, float] = {}
         self.genomes: dict[str, Genome] = {}
         self.best: list[float] = []
 
     def try_all(self, genomes: Sequence[Genome]) -> None:
-        """Evaluate those that are new and legal.
+        """Evaluate those that are new and legal, in order.
 
         Raises:
             SpentError: The budget is used.
         """
-        for genome in genomes:
-            key = genome.fingerprint
-            answer = None if key in self.known else self.recording.answer(genome)
-            if answer is None:
-                continue
-            if len(self.best) >= self.budget:
-                raise SpentError
-            time_us = answer.objective if answer.status is Status.OK else math.inf
-            self.known[key], self.genomes[key] = time_us, genome
+        new = [g for g in dict.fromkeys(genomes) if g.fingerprint not in self.known]
+        for start in range(0, len(new), _CHUNK):
+            chunk = new[start : start + _CHUNK]
+            for genome, time_us in zip(chunk, self.source.times(chunk), strict=True):
+                if time_us is not None:
+                    self.note(genome, time_us)
+
+    def note(self, genome: Genome, time_us: float) -> None:
+        """Count one evaluation.
+
+        Raises:
+            SpentError: The budget was used before it.
+        """
+        if len(self.best) >= self.budget:
+            raise SpentError
+        if genome.fingerprint not in self.known:
+            self.known[genome.fingerprint], self.genomes[genome.fingerprint] = time_us, genome
             self.best.append(min(time_us, self.best[-1] if self.best else math.inf))
 
     def elites(self) -> list[Genome]:
@@ -76,7 +197,7 @@ class Play:
 def heuristics(play: Play, seed: int) -> None:
     """Try the library's heuristics, over all algorithms and for each one, and nothing else."""
     del seed
-    play.try_all([proposal.genome for proposal in play.recording.seeds])
+    play.try_all(play.source.seeds)
 
 
 def random_legal(play: Play, seed: int) -> None:
@@ -162,23 +283,25 @@ class _Follower(Observer):
 
     def on_verdict(self, judged: Judged, counts: Counts) -> None:
         """Count what the campaign evaluated, in the order of the verdicts."""
-        genome = judged.evaluation.candidate.genome
-        if len(self._play.best) < self._play.budget:
-            self._play.try_all([genome])
+        timed = judged.evaluation.measurement
+        with contextlib.suppress(SpentError):
+            time_us = math.inf if timed is None else timed.objective
+            self._play.note(judged.evaluation.candidate.genome, time_us)
 
 
 def _islands(**settings: Any) -> Method:
     def play_islands(play: Play, seed: int) -> None:
-        device = ReplayDevice(play.recording.path)
+        device, problem = play.source.device()
         with tempfile.TemporaryDirectory() as folder:
             values = CampaignSettings(
-                target=str(play.recording.path),
+                target="matmul",
                 store=str(Path(folder) / "s.db"),
                 budget=play.budget,
                 seed=seed,
+                audit_rounds=5,
                 **settings,
             )
-            run(values, device=device, problem=device.problem, observer=_Follower(play))
+            run(values, device=device, problem=problem, observer=_Follower(play))
 
     return play_islands
 
@@ -208,7 +331,7 @@ def compare(path: Path, budget: int, repeats: int) -> dict[str, Any]:
     for name, method in METHODS.items():
         runs, begun = [], time.perf_counter()
         for seed in range(repeats):
-            play = Play(recording, budget)
+            play = Play(Recorded(recording), budget)
             with contextlib.suppress(SpentError):
                 method(play, seed)
             runs.append([first.objective / play.best[min(m, len(play.best)) - 1] for m in MARKS])
@@ -225,6 +348,58 @@ def compare(path: Path, budget: int, repeats: int) -> dict[str, Any]:
         "optimum_speedup": round(first.objective / optimum, 4),
         "legal": recording.counts.genomes,
         "methods": rows,
+    }
+
+
+def live(shape: tuple[bool, int, int, int], budget: int, repeats: int) -> dict[str, Any]:
+    """Run every method on one product, each repeat ending with a contest of their finds."""
+    residual, m, n, k = shape
+    problem = matmul_target([{"M": m, "N": n, "K": k}], {"residual": residual})
+    rows: dict[str, list[float]] = {name: [] for name in METHODS}
+    took = dict.fromkeys(METHODS, 0.0)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        CudaDevice().open(problem, seed=0, artefacts=Path(folder)) as session,
+    ):
+        end, session.close = session.close, lambda: None  # type: ignore[method-assign]
+        try:
+            source = Live(session)
+            for seed in range(repeats):
+                finds: dict[str, Genome] = {}
+                for name, method in METHODS.items():
+                    play, begun = Play(source, budget), time.perf_counter()
+                    with contextlib.suppress(SpentError):
+                        method(play, seed)
+                    took[name] += time.perf_counter() - begun
+                    finds[name] = play.elites()[0]
+                speedups = _side_by_side(source, list(dict.fromkeys(finds.values())))
+                for name, genome in finds.items():
+                    rows[name].append(speedups[genome.fingerprint])
+            environment = dict(session.environment.identity)
+        finally:
+            session.close = end  # type: ignore[method-assign]
+    return {
+        "shape": {"residual in place": residual, "M": m, "N": n, "K": k},
+        "environment": environment,
+        "evaluations": budget,
+        "methods": {
+            name: {
+                "speedup": [round(value, 4) for value in values],
+                "geometric_mean": round(math.exp(statistics.mean(map(math.log, values))), 4),
+                "seconds_a_run": round(took[name] / repeats, 2),
+            }
+            for name, values in rows.items()
+        },
+    }
+
+
+def _side_by_side(source: Live, genomes: list[Genome]) -> dict[str, float]:
+    """Return the paired speed-up of each genome over the library's first heuristic."""
+    contest = source.session.contest(source.workload, genomes, rounds=_ROUNDS, baseline=True)
+    base = contest.column(contest.names[-1])
+    return {
+        genome.fingerprint: paired_speedup(contest.column(genome.fingerprint), base).value
+        for genome in genomes
     }
 
 
@@ -256,10 +431,16 @@ def table(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
 def main() -> None:
     """Compare and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("recordings", nargs="+", type=Path)
+    parser.add_argument("recordings", nargs="*", type=Path)
+    parser.add_argument("--live", action="store_true", help="on this machine's GPU")
+    parser.add_argument("--budget", type=int, default=100, help="evaluations of a live run")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
+    if arguments.live:
+        lived = [live(shape, arguments.budget, arguments.repeats) for shape in LIVE]
+        keep({"repeats": arguments.repeats, "live": lived}, arguments.out)
+        return
     results = []
     for path in arguments.recordings:
         results.append(compare(path, MARKS[-1], arguments.repeats))
