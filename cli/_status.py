@@ -51,7 +51,7 @@ def _section(campaign: Mapping[str, Any]) -> str:
         f"  {counts['unique']}{of} evaluated ({counts['measured']} measured, "
         f"{counts['failed']} failed){_spent(campaign)}; {counts['asked']} "
         f"proposed, {counts['rejected']} illegal, {counts['duplicate']} known already; "
-        f"{counts['confirmations']} confirmations, {counts['audits']} audits",
+        f"{count(counts['confirmations'], 'confirmation')}, {count(counts['audits'], 'audit')}",
         *(f"  best {_best(best)}" for best in campaign["bests"]),
         f"  conclusions: {_numbers(campaign['conclusions'])}",
     ]

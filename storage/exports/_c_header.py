@@ -58,7 +58,8 @@ def _introduction(subject: Subject, device: str, shape_names: list[str]) -> Iter
     yield f"   Device: {_comment(subject.device_label)}"
     yield f"   From kernelarc's campaign {subject.campaign.id}; every number below was audited."
     yield ""
-    yield "   Include this before the kernel's source, or compile it with -include. Afterwards"
+    yield "   Include this before the kernel's source, or compile it with -include; a genome and"
+    yield "   its source as one file: kernelarc show STORE FINGERPRINT --source. Afterwards"
     yield "   KERNELARC_TUNED is 1 where a genome matched. To choose among several headers,"
     yield f"   define KERNELARC_DEVICE and the device's own macro, here {device}."
     if shape_names:
