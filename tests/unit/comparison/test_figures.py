@@ -16,6 +16,7 @@ from kernelarc.engine.comparison._figures import (
     geometric_means,
     ground_of,
     optimal_shares,
+    permutation_p,
     scores,
 )
 from kernelarc.engine.comparison._random import expected_best
@@ -75,3 +76,23 @@ def test_an_advantage_below_1_is_ours() -> None:
     found = advantage(ours, theirs, 1)
     assert found.value == pytest.approx(1 / 1.1)
     assert found.low == pytest.approx(found.high)
+
+
+def test_the_permutation_test_finds_a_difference_and_none() -> None:
+    rng = np.random.default_rng(3)
+    kernels = ["one", "one", "other"]
+    ours = [1.0 + rng.random((20, 1)) for _ in kernels]
+    alike = [1.0 + rng.random((20, 1)) for _ in kernels]
+    worse = [1.2 * (1.0 + rng.random((20, 1))) for _ in kernels]
+    assert permutation_p(ours, worse, kernels, 0) < 0.01
+    assert permutation_p(worse, ours, kernels, 0) < 0.01
+    assert permutation_p(ours, alike, kernels, 0) > 0.05
+    assert permutation_p(ours, ours, kernels, 0) == 1.0
+
+
+def test_kernels_weigh_alike_however_many_spaces_they_have() -> None:
+    """Three spaces of one kernel favour us, the other kernel's only space favours them as much."""
+    better, worse = np.full((30, 1), 1.0), np.full((30, 1), 1.3)
+    kernels = ["one", "one", "one", "other"]
+    ours, theirs = [better] * 3 + [worse], [worse] * 3 + [better]
+    assert permutation_p(ours, theirs, kernels, 0) == 1.0
