@@ -77,8 +77,11 @@ class CudaSession(Session):
     ) -> None:
         self.device, self.deterministic, self.problem = name, False, problem
         # Asking runs ahead far enough that the device never waits for it. Rounds of several
-        # workloads take turns, so that each still hears of its own last round.
-        self.window, self.lag = 16, max(1, min(len(problem.workloads) - 1, 3))
+        # workloads take turns, so that each still hears of its own last round; one alone is asked
+        # in smaller rounds, so that less of it is asked without having heard.
+        alone = len(problem.workloads) == 1
+        self.window = 8 if alone else 16
+        self.lag = max(1, min(len(problem.workloads) - 1, 3))
         self.sifts, self.finalists, self.patience = True, 24, 3
         self._ordinal, self._seed, self._lock = ordinal, seed, lock
         self._tasks = [_task(problem, workload) for workload in problem.workloads]
