@@ -34,7 +34,7 @@ _COUNT = click.IntRange(min=1)
     metavar="N",
     default=engine.CHECK,
     show_default=True,
-    help="Genomes to ask the device about, of each workload.",
+    help="Genomes to ask the device about, of each workload, at least.",
 )
 @target_flags
 @AS_JSON
