@@ -23,8 +23,9 @@ def command(target: str, dry_run: bool, **flags: Any) -> int:
 
     TARGET is an operator or problem ('kernelarc operators' lists them), a problem folder
     (definition.json and workload.jsonl, as SOL-ExecBench has them), a Python file with a Triton
-    kernel (FILE.py, or FILE.py:NAME for one of several), a recorded space (.json or .json.gz), or a
-    campaign file (.toml), in which every flag has a key; flags win over the file.
+    kernel (FILE.py, or FILE.py:NAME for one of several), a recorded space (.json or .json.gz, or a
+    folder of them), or a campaign file (.toml), in which every flag has a key; flags win over the
+    file.
 
     The search ends when its budget or time is used, when every legal genome was tried, or when
     you interrupt it; 'kernelarc resume' goes on. Whatever stands at the end is measured again in a
