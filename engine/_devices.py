@@ -47,7 +47,10 @@ def devices() -> list[DeviceFacts]:
     gpus = [CudaDevice(f"cuda:{number}") for number in range(max(gpu_count(), 1))]
     return [
         _facts(CpuDevice(), "C kernels, compiled by 'cc' and timed on this machine's processor"),
-        *(_facts(gpu, "compiled kernels (Triton, CUDA C++) and cuBLASLt on an NVIDIA GPU") for gpu in gpus),
+        *(
+            _facts(gpu, "compiled kernels (Triton, CUDA C++) and cuBLASLt on an NVIDIA GPU")
+            for gpu in gpus
+        ),
         DeviceFacts(
             name="replay",
             missing=None,

@@ -12,6 +12,7 @@ import pytest
 from kernelarc.bench.experiments._formula import FormulaDevice
 from kernelarc.engine import CampaignResult, CampaignSettings, run
 from kernelarc.genomes import (
+    Allele,
     Boolean,
     Choice,
     ExpressionConstraint,
@@ -24,7 +25,7 @@ from kernelarc.genomes import (
 )
 
 
-def seven_digits() -> tuple[FormulaDevice, dict[str, object]]:
+def seven_digits() -> tuple[FormulaDevice, dict[str, Allele]]:
     """About 10^7 legal genomes: tiles that must fit a memory, a cliff, and genes that interact."""
     genes = [
         PowerOfTwo(name="m", low=8, high=1024),
@@ -40,7 +41,8 @@ def seven_digits() -> tuple[FormulaDevice, dict[str, object]]:
     names = [gene.name for gene in genes]
     fits = ExpressionConstraint("(m + n) * k * depth <= 65536", names)
     space = assign_strategies(Space("wide", genes, [fits]))
-    optimum = {"m": 128, "n": 256, "k": 32, "depth": 4, "width": 8, "order": "blocks"}
+    optimum: dict[str, Allele] = {"m": 128, "n": 256, "k": 32, "depth": 4, "width": 8}
+    optimum["order"] = "blocks"
 
     def formula(g: Genome) -> float:
         def log2(name: str) -> int:
@@ -59,10 +61,10 @@ def seven_digits() -> tuple[FormulaDevice, dict[str, object]]:
         cost += 0.0 if g["pad"] == (log2("width") >= 3) else 0.3
         return cost * (3.0 if unroll * group > 160 else 1.0)
 
-    return FormulaDevice(space, formula), dict(optimum)
+    return FormulaDevice(space, formula), optimum
 
 
-def twelve_digits() -> tuple[FormulaDevice, dict[str, object]]:
+def twelve_digits() -> tuple[FormulaDevice, dict[str, Allele]]:
     """10^12 raw combinations of twelve genes with ten alleles; neighbours interact in pairs."""
     genes: list[Gene] = [IntegerRange(name=f"g{i}", low=0, high=9) for i in range(12)]
     names = [gene.name for gene in genes]
@@ -114,7 +116,7 @@ def test_ten_million_legal_genomes(tmp_path: Path) -> None:
 def test_ten_to_the_twelfth_raw_combinations(tmp_path: Path) -> None:
     device, optimum = twelve_digits()
     assert device.space.size().raw == 10**12
-    assert device.formula(device.space.genome(optimum)) == 1.0  # type: ignore[arg-type]
+    assert device.formula(device.space.genome(optimum)) == 1.0
     result = search(device, 400, tmp_path)
     assert result.best is not None
     assert result.best.objective < 1.2

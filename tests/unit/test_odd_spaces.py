@@ -109,7 +109,7 @@ def test_of_contradictory_rows_the_last_one_wins_and_is_counted(
 def test_genes_of_one_value_take_no_part(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    domains = {"a": list(range(12)), "b": [4], "c": ["only"]}
+    domains: dict[str, list[Any]] = {"a": list(range(12)), "b": [4], "c": ["only"]}
     cache = {
         f"{a},4,only": {"a": a, "b": 4, "c": "only", "time": 1.0 + (a - 7) ** 2} for a in range(12)
     }
