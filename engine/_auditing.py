@@ -17,6 +17,7 @@ from kernelarc.engine._crash_points import crash_point
 from kernelarc.engine._judging import retraction, wins_of
 from kernelarc.engine._ledger import fingerprint
 from kernelarc.engine._state import CampaignState
+from kernelarc.engine._succession import Succession, overstated
 from kernelarc.genomes import Conclusion, Contest, Estimate, Judged
 from kernelarc.storage import ContestRecord, Entry
 
@@ -61,9 +62,12 @@ class Auditor:
         self._state = state
         self._top = top
         self._rounds = rounds
+        self._succession = Succession(session=session, state=state, rivals=top, rounds=rounds)
 
     def units(self) -> Iterator[list[Entry]]:
         """Yield one unit per workload: its records, and retractions of wins that fell.
+
+        Where a start gives way to another genome, there are more: see ``Succession``.
 
         Where contests are cheap, each workload is visited several times with all others in
         between: what a claim is worth changes with the heat that came before.
@@ -79,7 +83,7 @@ class Auditor:
             contests = visits[arena.key]
             # Where all of the newest claims fall, the ones before them are tried.
             while _unaudited(arena):
-                yield self._audit(arena, contests)
+                yield from self._audit(arena, contests)
                 crash_point("between-audits")
                 contests = [self._contest(arena)] if _unaudited(arena) else []
 
@@ -95,12 +99,21 @@ class Auditor:
             baseline=self._session.baseline_name(arena.workload) is not None,
         )
 
-    def _audit(self, arena: Arena, visits: list[Contest]) -> list[Entry]:
+    def _audit(self, arena: Arena, visits: list[Contest]) -> Iterator[list[Entry]]:
         claims = self._claims(arena)
         started = len(claims) == len(arena.ledger.standing())
         contest = joined_contest(visits)
         findings = self._findings(claims, visits, contest, started=started)
-        return self._records(arena, contest, findings)
+        upheld = [finding.claim for finding in findings if finding.upheld]
+        doubtful = started and upheld == claims[:1] and overstated(arena, claims[0], contest)
+        if doubtful and not self._session.deterministic:
+            if findings[1:]:
+                yield self._records(arena, contest, findings[1:])
+            yield from self._succession.units(arena, claims[0])
+            if not _unaudited(arena):
+                return
+            findings = findings[:1]
+        yield self._records(arena, contest, findings)
 
     def _findings(
         self, claims: list[Judged], visits: list[Contest], contest: Contest, *, started: bool

@@ -159,6 +159,29 @@ def test_what_is_fast_only_in_the_search_process_is_refused_by_the_auditor(tmp_p
 
 
 @pytest.mark.timed
+def test_a_start_that_is_fast_only_in_the_search_process_gives_way(tmp_path: Path) -> None:
+    """Row 17: nothing is ever measured faster than the lie, and there is no predecessor."""
+    lie: Mapping[str, Allele] = {"kind": "cheat", "idle": 1}
+    result, store = searched(kinds("plain", "cheat"), tmp_path, budget=4, start=lie)
+    assert result.best is not None
+    assert result.best.genome["kind"] == "plain"
+    assert result.best.audited and not result.best.is_start
+    with closing(open_reader(store)) as reader:
+        refused = {c.subject for c in reader.contests(1, purpose="audit") if not c.upheld}
+        first = next(iter(reader.evaluations(1))).evaluation.candidate.genome
+    assert first["kind"] == "cheat" and first.fingerprint in refused
+
+
+@pytest.mark.timed
+def test_an_honest_start_that_is_the_best_stands(tmp_path: Path) -> None:
+    """Its honest twin."""
+    fast: Mapping[str, Allele] = {"kind": "faster", "idle": 1}
+    result, _ = searched(kinds("plain", "faster"), tmp_path, budget=4, start=fast)
+    assert result.best is not None
+    assert result.best.genome["kind"] == "faster" and result.best.audited
+
+
+@pytest.mark.timed
 def test_what_is_fast_in_every_process_is_upheld(tmp_path: Path) -> None:
     """The honest twin."""
     result, _ = searched(kinds("plain", "faster"), tmp_path, budget=4, start=PLAIN)
