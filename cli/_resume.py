@@ -31,7 +31,7 @@ def command(
     """Continue a campaign where it stopped, or extend a finished one.
 
     CAMPAIGN is the newest by default. Nothing that was acknowledged is evaluated again. A finished
-    campaign prints its result again; --budget and --seconds extend it: give the one that is used up.
+    campaign prints its result again; --budget and --seconds extend it: give what is used up.
     """
     with watching(None if log is None else Path(log)) as observer:
         result = engine.resume(store, campaign, budget=budget, seconds=seconds, observer=observer)
