@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kernelarc.engine._attribution import AttributionQueue
@@ -12,7 +12,7 @@ from kernelarc.engine._sharing import Need
 from kernelarc.engine._traps import TrapEvidence
 from kernelarc.engine._view import LogView, OwnView
 from kernelarc.genomes import Conclusion, Genome, Judged, Space, Status, Workload
-from kernelarc.islands import Habitat, Island
+from kernelarc.islands import Island
 
 STORE = "store"
 """Source of evaluations that an earlier campaign of the same store made: they cost nothing."""
@@ -20,8 +20,6 @@ STORE = "store"
 # What a search starts from (the user's seeds, the device's, priors, what the store knows) was
 # proposed by no island and is told to every one: all begin with it in their population.
 _COMMON = frozenset({"user", "device", "prior", STORE})
-
-IslandBuilder = Callable[[Habitat], Sequence[Island]]
 
 
 @dataclass(slots=True)
@@ -79,7 +77,6 @@ class Arena:
         self.objectives: dict[str, float] = {}
         self.evaluated = 0
         self.need = Need()
-        self.dry_rounds = 0
         self._rounds: dict[int, _Told] = {}
         self._next_told = 0
 

@@ -41,7 +41,3 @@ class ConclusionPool:
     def active(self, kind: ConclusionKind) -> list[Conclusion]:
         """Return the retained conclusions of a kind, oldest first."""
         return [c for c in self._active.values() if c.kind is kind]
-
-    def knows(self, fingerprint: str) -> bool:
-        """Tell whether a conclusion is in force."""
-        return fingerprint in self._active

@@ -22,7 +22,6 @@ SCALAR_TYPES: Mapping[str, str] = MappingProxyType(
 )  # fmt: skip
 """Types of scalar arguments, with the letter by which ``struct`` packs them."""
 
-MAP_BYTES = 128
 _SWIZZLES, _INTERLEAVES, _PROMOTIONS = (0, 32, 64, 128), (0, 16, 32), (0, 64, 128, 256)
 
 

@@ -12,7 +12,6 @@ from typing import Any
 from kernelarc.genomes._errors import MissingPartError
 from kernelarc.genomes.kernels import BuildError, KernelReport, report_of
 
-SPILL = "register spill"
 _NOTED = {
     "wgmma": re.compile(r"\bwgmma\.mma_async"),
     "tma": re.compile(r"\bcp\.async\.bulk\.(?:tensor|shared|global)"),
