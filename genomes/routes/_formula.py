@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from kernelarc.genomes.routes._recognise import COARSE_CASTS
+from kernelarc.genomes.routes._recognise import COARSE_CASTS, parsed_run
 
 Formula: TypeAlias = "tuple[Any, ...]"
 """``("input", name, turned)``, ``("number", x)``, ``("sum", ...)``, ``("times", ...)``,
@@ -37,25 +37,17 @@ def formula_of(source: str, inputs: tuple[str, ...]) -> Formula | None:
         source: With a top-level ``run`` that returns one value.
         inputs: Names in the order of its parameters.
     """
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError):
-        return None
-    run = next((n for n in body if isinstance(n, ast.FunctionDef) and n.name == "run"), None)
-    if run is None or run.args.kwonlyargs or run.args.vararg or run.args.kwarg:
-        return None
-    parameters = [argument.arg for argument in (*run.args.posonlyargs, *run.args.args)]
-    if len(parameters) != len(inputs):
+    parsed = parsed_run(source, inputs)
+    if parsed is None:
         return None
     known: dict[str, Formula | None] = {
-        parameter: ("input", name, False)
-        for parameter, name in zip(parameters, inputs, strict=True)
+        parameter: ("input", name, False) for parameter, name in parsed.named.items()
     }
     try:
-        for statement in body:
+        for statement in parsed.module:
             if isinstance(statement, ast.Assign):
                 _assigned(statement, known)
-        return _returned(run.body, known)
+        return _returned(parsed.run, known)
     except (UnreadError, RecursionError):
         return None
 

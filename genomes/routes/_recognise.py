@@ -115,11 +115,26 @@ def _last_two(shape: tuple[str, ...], transposed: bool) -> tuple[str, ...]:
     return shape[-1:-3:-1] if transposed else shape[-2:]
 
 
-@lru_cache(maxsize=64)
-def _read(source: str, inputs: tuple[str, ...]) -> _Sum | None:
+@dataclass(frozen=True, slots=True)
+class ParsedRun:
+    """A reference as statements.
+
+    Attributes:
+        module: All at the top level.
+        run: Those of the function ``run``.
+        named: From its parameters to the inputs' names.
+    """
+
+    module: list[ast.stmt]
+    run: list[ast.stmt]
+    named: Mapping[str, str]
+
+
+def parsed_run(source: str, inputs: tuple[str, ...]) -> ParsedRun | None:
+    """Return a reference's statements, or None where ``run`` does not take these inputs."""
     try:
         body = ast.parse(source).body
-    except SyntaxError:
+    except (SyntaxError, ValueError):
         return None
     run = next((n for n in body if isinstance(n, ast.FunctionDef) and n.name == "run"), None)
     if run is None or run.args.kwonlyargs or run.args.vararg or run.args.kwarg:
@@ -127,11 +142,17 @@ def _read(source: str, inputs: tuple[str, ...]) -> _Sum | None:
     parameters = [argument.arg for argument in (*run.args.posonlyargs, *run.args.args)]
     if len(parameters) != len(inputs):
         return None
-    known: dict[str, _Term] = {
-        parameter: _Tensor(name) for parameter, name in zip(parameters, inputs, strict=True)
-    }
+    return ParsedRun(body, run.body, dict(zip(parameters, inputs, strict=True)))
+
+
+@lru_cache(maxsize=64)
+def _read(source: str, inputs: tuple[str, ...]) -> _Sum | None:
+    parsed = parsed_run(source, inputs)
+    if parsed is None:
+        return None
+    known: dict[str, _Term] = {parameter: _Tensor(name) for parameter, name in parsed.named.items()}
     try:
-        return _returned(run.body, known)
+        return _returned(parsed.run, known)
     except _UnknownError:
         return None
 
