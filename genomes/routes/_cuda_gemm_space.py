@@ -14,7 +14,14 @@ from kernelarc.genomes._genome import Genome
 from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes.kernels import DeviceLimits
-from kernelarc.genomes.routes._cuda_route import ALIGNMENT_BYTES, resident_clusters, whole_gene
+from kernelarc.genomes.routes._cuda_route import (
+    ALIGNMENT_BYTES,
+    producer_gene,
+    products_gene,
+    resident_clusters,
+    successor_gene,
+    whole_gene,
+)
 
 ELEMENT_BYTES = 2
 BOX = 64
@@ -150,14 +157,8 @@ def product_space(route: str, job: ProductJob, device: DeviceLimits) -> Space:
 
 def _tiles(device: DeviceLimits) -> tuple[Gene, ...]:
     owner = Strategy.TENSOR_CORE
-    hopper = device.compute_capability[0] == 9
     return (
-        Choice(
-            name="products",
-            options=("warpgroup", "warp") if hopper else ("warp",),
-            strategy=owner,
-            description="Products of warpgroups from shared memory, or of warps from registers.",
-        ),
+        products_gene(device),
         Choice(
             name="consumers",
             options=(1, 2, 3),
@@ -240,17 +241,8 @@ def _scheduling() -> tuple[Gene, ...]:
         PowerOfTwo(
             name="group", low=1, high=32, strategy=owner, description="Tiles across a group."
         ),
-        Choice(
-            name="producer_registers",
-            options=(24, 40),
-            strategy=owner,
-            description="Registers that a producer's thread keeps; consumers get the others.",
-        ),
-        Boolean(
-            name="pdl",
-            strategy=owner,
-            description="The kernel after this one may start before it ends.",
-        ),
+        producer_gene((24, 40)),
+        successor_gene(),
     )
 
 

@@ -33,7 +33,10 @@ from kernelarc.genomes.routes._cuda_route import (
     ALIGNMENT_BYTES,
     CudaRoute,
     Prepared,
+    producer_gene,
+    products_gene,
     started,
+    successor_gene,
     whole_gene,
 )
 from kernelarc.genomes.routes._cuda_source import cuda_source, genome_macros
@@ -317,14 +320,8 @@ def _scratch(sizes: _Sizes, splits: int) -> tuple[Scratch, ...]:
 
 def _tiles(device: DeviceLimits) -> tuple[Gene, ...]:
     owner = Strategy.TENSOR_CORE
-    hopper = device.compute_capability[0] == 9
     return (
-        Choice(
-            name="products",
-            options=("warpgroup", "warp") if hopper else ("warp",),
-            strategy=owner,
-            description="Products of warpgroups from shared memory, or of warps from registers.",
-        ),
+        products_gene(device),
         Choice(
             name="consumers",
             options=(1, 2, 3),
@@ -373,17 +370,8 @@ def _rest(sizes: _Sizes) -> tuple[Gene, ...]:
             strategy=Strategy.SCHEDULING,
             description="Whether neighbouring blocks differ in their head or in their tile.",
         ),
-        Choice(
-            name="producer_registers",
-            options=(24, 40, 56, 72),
-            strategy=Strategy.SCHEDULING,
-            description="Registers that a producer's thread keeps; consumers get the others.",
-        ),
-        Boolean(
-            name="pdl",
-            strategy=Strategy.SCHEDULING,
-            description="The kernel after this one may start before it ends.",
-        ),
+        producer_gene((24, 40, 56, 72)),
+        successor_gene(),
     )
 
 

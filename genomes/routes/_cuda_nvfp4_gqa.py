@@ -30,8 +30,10 @@ from kernelarc.genomes.routes._cuda_route import (
     ALIGNMENT_BYTES,
     CudaRoute,
     Prepared,
+    products_gene,
     register_genes,
     started,
+    successor_gene,
     whole_gene,
 )
 from kernelarc.genomes.routes._cuda_source import cuda_source, genome_macros
@@ -249,15 +251,9 @@ def _planes(name: str, sizes: _Sizes, width: int) -> TensorMap:
 
 
 def _work(sizes: _Sizes, device: DeviceLimits) -> tuple[Gene, ...]:
-    hopper = device.compute_capability[0] == 9
     tiles = -(-sizes.rows // _ROWS)
     return (
-        Choice(
-            name="products",
-            options=("warpgroup", "warp") if hopper else ("warp",),
-            strategy=Strategy.TENSOR_CORE,
-            description="Products of warpgroups from shared memory, or of warps from registers.",
-        ),
+        products_gene(device),
         Choice(
             name="warpgroups",
             options=(1, 2, 3, 4, 5),
@@ -311,11 +307,7 @@ def _rest(device: DeviceLimits) -> tuple[Gene, ...]:
             description="The next queries are fetched before this tile is worked on.",
         ),
         *register_genes((96, 128, 168), (1, 2, 3)),
-        Boolean(
-            name="pdl",
-            strategy=Strategy.SCHEDULING,
-            description="The kernel after this one may start before it ends.",
-        ),
+        successor_gene(),
     )
 
 

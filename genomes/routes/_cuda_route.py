@@ -10,7 +10,7 @@ from typing import ClassVar
 from kernelarc.genomes._alleles import Allele
 from kernelarc.genomes._errors import InputError
 from kernelarc.genomes._gene import Gene, When
-from kernelarc.genomes._genes import Choice
+from kernelarc.genomes._genes import Boolean, Choice
 from kernelarc.genomes._genome import Genome
 from kernelarc.genomes._operators import Operator, Workload
 from kernelarc.genomes._records import Proposal
@@ -18,6 +18,7 @@ from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes.kernels import (
     Build,
+    DeviceLimits,
     KernelRoute,
     Launch,
     LaunchPlan,
@@ -170,6 +171,36 @@ def register_genes(caps: tuple[int, ...], blocks: tuple[int, ...]) -> tuple[Gene
             when=When("max_registers", (0,)),
             description="Blocks that a multiprocessor must hold at once: bounds the registers.",
         ),
+    )
+
+
+def products_gene(device: DeviceLimits) -> Gene:
+    """Return the gene that chooses how tensor cores are fed."""
+    hopper = device.compute_capability[0] == 9
+    return Choice(
+        name="products",
+        options=("warpgroup", "warp") if hopper else ("warp",),
+        strategy=Strategy.TENSOR_CORE,
+        description="Products of warpgroups from shared memory, or of warps from registers.",
+    )
+
+
+def producer_gene(registers: tuple[int, ...]) -> Gene:
+    """Return the gene that leaves a producer's thread so many registers."""
+    return Choice(
+        name="producer_registers",
+        options=registers,
+        strategy=Strategy.SCHEDULING,
+        description="Registers that a producer's thread keeps; consumers get the others.",
+    )
+
+
+def successor_gene() -> Gene:
+    """Return the gene that lets kernels follow each other without a gap."""
+    return Boolean(
+        name="pdl",
+        strategy=Strategy.SCHEDULING,
+        description="The kernel after this one may start before it ends.",
     )
 
 
