@@ -7,6 +7,7 @@ optimum, and a device that costs next to nothing, so that what is timed is the e
 from __future__ import annotations
 
 import itertools
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,37 +66,81 @@ class FormulaDevice(Device):
         return FormulaSession(self, problem)
 
 
-class FormulaSession(Session):
-    """Answers at once, in the order of asking."""
+class AnsweringSession(Session):
+    """Answers from one space at once, in the order of asking.
 
-    def __init__(self, device: FormulaDevice, problem: Problem) -> None:
-        self.device = device.name
-        self.deterministic = True
-        self.environment = device.environment()
-        self.problem = problem
-        self.window = 8
-        self.lag = 0
-        self._device = device
+    Args:
+        device: What the session was opened on.
+        problem: Its only one.
+        space: All that is answered for.
+    """
+
+    def __init__(self, device: Device, problem: Problem, space: Space) -> None:
+        self.device, self.deterministic = device.name, True
+        self.environment, self.problem = device.environment(), problem
+        self.window, self.lag = 8, 0
+        self.space = space
         self._queue: list[Candidate] = []
 
+    @abstractmethod
+    def answer(self, candidate: Candidate) -> Evaluation:
+        """Return what is known of a candidate."""
+
+    @abstractmethod
+    def objective(self, genome: Genome) -> float:
+        """Return a genome's objective in microseconds, NaN where it failed."""
+
     def spaces(self, workload: Workload) -> Mapping[str, Space]:
-        return {self._device.space.route: self._device.space}
+        """Return the one route's space."""
+        return {self.space.route: self.space}
 
     def seeds(self, workload: Workload) -> tuple[Proposal, ...]:
+        """Return nothing: a search starts from what its islands draw."""
         return ()
 
     def check(self, workload: Workload, genomes: Sequence[Genome]) -> list[str | None]:
-        return [self._device.space.violation(genome) for genome in genomes]
+        """Ask the space."""
+        return [self.space.violation(genome) for genome in genomes]
 
     def submit(self, candidates: Sequence[Candidate], *, limit: Mapping[str, float]) -> None:
+        """Queue candidates."""
         self._queue.extend(candidates)
 
     def collect(self) -> Iterator[Evaluation]:
+        """Yield the answers in order."""
         while self._queue:
-            yield self._evaluation(self._queue.pop(0))
+            yield self.answer(self._queue.pop(0))
 
-    def _evaluation(self, candidate: Candidate) -> Evaluation:
-        objective = self._device.formula(candidate.genome)
+    def contest(
+        self, workload: Workload, genomes: Sequence[Genome], *, rounds: int, baseline: bool = False
+    ) -> Contest:
+        """Return the known objectives in every round."""
+        row = tuple(self.objective(genome) for genome in genomes)
+        return Contest(names=tuple(g.fingerprint for g in genomes), samples=(row,) * rounds)
+
+    def baseline_name(self, workload: Workload) -> str | None:
+        """Return None: only searches are compared."""
+        return None
+
+    def observe(self) -> Mapping[str, str]:
+        """Return nothing."""
+        return {}
+
+    def close(self) -> None:
+        """Forget what was queued."""
+        self._queue.clear()
+
+
+class FormulaSession(AnsweringSession):
+    """Answers from a formula."""
+
+    def __init__(self, device: FormulaDevice, problem: Problem) -> None:
+        super().__init__(device, problem, device.space)
+        self._device = device
+
+    def answer(self, candidate: Candidate) -> Evaluation:
+        """Return the formula's value."""
+        objective = self.objective(candidate.genome)
         return Evaluation(
             candidate=candidate,
             status=Status.OK,
@@ -105,20 +150,9 @@ class FormulaSession(Session):
             cost_s=0.001,
         )
 
-    def contest(
-        self, workload: Workload, genomes: Sequence[Genome], *, rounds: int, baseline: bool = False
-    ) -> Contest:
-        row = tuple(self._device.formula(genome) for genome in genomes)
-        return Contest(names=tuple(g.fingerprint for g in genomes), samples=(row,) * rounds)
-
-    def baseline_name(self, workload: Workload) -> str | None:
-        return None
-
-    def observe(self) -> Mapping[str, str]:
-        return {}
-
-    def close(self) -> None:
-        self._queue.clear()
+    def objective(self, genome: Genome) -> float:
+        """Return the formula's value."""
+        return self._device.formula(genome)
 
 
 def ridge(genes: int, alleles: int) -> tuple[Space, Formula]:

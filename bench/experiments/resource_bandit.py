@@ -18,29 +18,27 @@ from __future__ import annotations
 import argparse
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kernelarc.bench import Device, Session
+from kernelarc.bench import Device
+from kernelarc.bench.experiments._formula import AnsweringSession
 from kernelarc.bench.experiments._machine import keep
 from kernelarc.engine import CampaignSettings, run
 from kernelarc.genomes import (
     Allele,
     Candidate,
     Choice,
-    Contest,
     Environment,
     Evaluation,
     Genome,
     InputError,
     Problem,
-    Proposal,
     Space,
-    Workload,
 )
 from kernelarc.genomes.triton import TabledConstraint
 from kernelarc.storage import open_reader
@@ -109,56 +107,21 @@ def space_of(route: str, genomes: Sequence[Genome]) -> Space:
     )
 
 
-class StoredSession(Session):
+class StoredSession(AnsweringSession):
     """Hands the stored evaluations out again."""
 
     def __init__(self, device: StoredDevice) -> None:
-        self._device = device
-        self.device, self.deterministic, self.sifts = device.name, True, False
-        self.environment, self.problem = device.environment(), device.problem
-        self.window, self.lag = 8, 0
-        self._queue: list[Candidate] = []
+        super().__init__(device, device.problem, device.space)
+        self._answers = device.answers
 
-    def spaces(self, workload: Workload) -> Mapping[str, Space]:
-        """Return the one route's space."""
-        return {self._device.space.route: self._device.space}
+    def answer(self, candidate: Candidate) -> Evaluation:
+        """Return the stored evaluation."""
+        return replace(self._answers[candidate.genome.fingerprint], candidate=candidate)
 
-    def seeds(self, workload: Workload) -> tuple[Proposal, ...]:
-        """Return nothing: every way starts alike, from what its islands draw."""
-        return ()
-
-    def check(self, workload: Workload, genomes: Sequence[Genome]) -> list[str | None]:
-        """Ask the space."""
-        return [self._device.space.violation(genome) for genome in genomes]
-
-    def submit(self, candidates: Sequence[Candidate], *, limit: Mapping[str, float]) -> None:
-        """Queue candidates."""
-        self._queue += candidates
-
-    def collect(self) -> Iterator[Evaluation]:
-        """Yield their stored evaluations in order."""
-        while self._queue:
-            candidate = self._queue.pop(0)
-            yield replace(self._device.answers[candidate.genome.fingerprint], candidate=candidate)
-
-    def contest(
-        self, workload: Workload, genomes: Sequence[Genome], *, rounds: int, baseline: bool = False
-    ) -> Contest:
-        """Return the stored objectives in every round."""
-        found = [self._device.answers[g.fingerprint].measurement for g in genomes]
-        row = tuple(math.nan if m is None else m.objective for m in found)
-        return Contest(names=tuple(g.fingerprint for g in genomes), samples=(row,) * rounds)
-
-    def baseline_name(self, workload: Workload) -> str | None:
-        """Return None: only the search is compared."""
-        return None
-
-    def observe(self) -> Mapping[str, str]:
-        """Return nothing."""
-        return {}
-
-    def close(self) -> None:
-        """Do nothing."""
+    def objective(self, genome: Genome) -> float:
+        """Return the stored time, NaN where it failed."""
+        measured = self._answers[genome.fingerprint].measurement
+        return math.nan if measured is None else measured.objective
 
 
 def best_ratio(
