@@ -1,7 +1,8 @@
-"""What every result file says about where and when it was measured."""
+"""What benchmark programs share: where results go, and what they say about the machine."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 from datetime import UTC, datetime
@@ -24,9 +25,23 @@ def with_machine(figures: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def output_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says into which file the figures go, as ``output``."""
+    parser.add_argument("-o", "--output", type=Path, help="JSON file for the figures")
+
+
 def keep(figures: dict[str, Any], path: Path | None) -> None:
-    """Print the figures, and write them where asked to."""
-    text = json.dumps(with_machine(figures), indent=2)
-    print(text)
+    """Print the figures with the machine's, and write them where asked to."""
+    show(with_machine(figures), path)
+
+
+def show(figures: Any, path: Path | None) -> None:
+    """Print figures that name their machine themselves, and write them where asked to."""
+    print(json.dumps(figures, indent=1, default=str), flush=True)
+    write(figures, path)
+
+
+def write(figures: Any, path: Path | None) -> None:
+    """Write figures where asked to."""
     if path is not None:
-        path.write_text(text + "\n")
+        path.write_text(json.dumps(figures, indent=1, default=str) + "\n")

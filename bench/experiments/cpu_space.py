@@ -13,7 +13,6 @@ Run it on a quiet machine: ``python -m kernelarc.bench.experiments.cpu_space gem
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from kernelarc.bench import CpuDevice, CpuLimits, Session, naive_gemm_route, paired_speedup
+from kernelarc.bench.experiments._machine import output_option, show
 from kernelarc.genomes import (
     Candidate,
     Evaluation,
@@ -49,7 +49,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--samples", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], metavar="axis=value")
-    parser.add_argument("-o", "--output", type=Path)
+    output_option(parser)
     return parser.parse_args()
 
 
@@ -203,10 +203,7 @@ def main() -> None:
                 space.sample(np.random.default_rng(seed)).alleles() for seed in range(STARTS)
             ],
         }
-    text = json.dumps(report, indent=1)
-    if chosen.output:
-        chosen.output.write_text(text + "\n")
-    print(text)
+    show(report, chosen.output)
 
 
 if __name__ == "__main__":

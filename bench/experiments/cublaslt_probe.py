@@ -1,14 +1,13 @@
 """What the route ``cublaslt`` does on this GPU: rates, noise, and a plain seeded climb.
 
-Run it from a checkout on a machine with a GPU: ``PYTHONPATH=src python
-bench/experiments/cublaslt_probe.py [--seconds S] [--out FILE]``. It needs no engine: it opens a
+Run it from a checkout on a machine with a GPU: ``python -m
+kernelarc.bench.experiments.cublaslt_probe [--seconds S] [-o FILE]``. It needs no engine: it opens a
 session and calls it directly.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 import tempfile
@@ -22,6 +21,7 @@ import numpy as np
 
 from kernelarc.bench import noise_floor, paired_speedup
 from kernelarc.bench.cuda import CudaDevice, CudaSession
+from kernelarc.bench.experiments._machine import output_option, show
 from kernelarc.genomes import (
     Candidate,
     Evaluation,
@@ -228,7 +228,7 @@ def probe(problem: Problem, seconds: float, seed: int) -> dict[str, Any]:
             found = climb(session, workload, seconds, rng)
             row = {"domain_s": domain_s, "rate": rate, **settle(session, workload, found)}
             rows.append(row)
-            show(row)
+            show_row(row)
         return {
             "operator": problem.operator.name,
             "environment": dict(session.environment.identity),
@@ -240,7 +240,7 @@ def probe(problem: Problem, seconds: float, seed: int) -> dict[str, Any]:
         }
 
 
-def show(row: dict[str, Any]) -> None:
+def show_row(row: dict[str, Any]) -> None:
     """Print one line."""
     cold, warm = row.get("cold_speedup"), row.get("warm_speedup")
     aa = row.get("aa")
@@ -262,7 +262,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0, help="climbing time a shape")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="JSON file for everything")
+    output_option(parser)
     arguments = parser.parse_args()
     results = []
     for problem in (attention_output(), plain()):
@@ -272,8 +272,7 @@ def main() -> None:
         print(f"{result['operator']}: opened in {result['open_s']:.2f} s, mean {mean:.4f}")
         print(result["roofline"], result["observed_after"])
         results.append(result)
-    if arguments.out:
-        arguments.out.write_text(json.dumps(results, indent=1, default=str))
+    show(results, arguments.output)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What the packaged CUDA kernels reach on this GPU, beside what one would run without them.
 
-Run it from a checkout on a machine with a GPU and torch: ``PYTHONPATH=src python
-bench/experiments/cuda_kernels.py [--only product,norm] [--rounds N] [--out FILE]``. Every case
+Run it from a checkout on a machine with a GPU and torch: ``python -m
+kernelarc.bench.experiments.cuda_kernels [--only product,norm] [--rounds N] [-o FILE]``. Every case
 builds the seeds of its route, checks them, takes the fastest, and times it in turn with its
 baselines: graphs of one call each, cold L2 before every replay, events around it, ratios paired
 round by round.
@@ -17,12 +17,12 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kernelarc.bench.cuda import Matmul, Side, load_lt
+from kernelarc.bench.experiments._machine import output_option, write
 from kernelarc.bench.kernels._program import Addresses, Loader, Program
 from kernelarc.genomes import (
     Genome,
@@ -442,7 +442,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(KINDS), help="kinds, separated by commas")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--processes", type=int, default=16)
-    parser.add_argument("--out", type=Path)
+    output_option(parser)
     given = parser.parse_args()
     with multiprocessing.get_context("spawn").Pool(given.processes) as pool:
         machine = Machine()
@@ -452,9 +452,8 @@ def main() -> None:
                 row = measured(machine, make(machine), pool, given.rounds)
                 report["cases"].append(row)
                 print(json.dumps(row), flush=True)
-                if given.out:
-                    given.out.write_text(json.dumps(report, indent=1) + "\n")
-    if not given.out:
+                write(report, given.output)  # each case, so that none is lost with a later one
+    if given.output is None:
         print(json.dumps(report))
 
 

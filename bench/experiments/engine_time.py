@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from kernelarc.bench.experiments._formula import FormulaDevice, ridge
-from kernelarc.bench.experiments._machine import keep
+from kernelarc.bench.experiments._machine import keep, output_option
 from kernelarc.engine import CampaignSettings, Observer, Progress, run
 
 
@@ -88,11 +88,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--evaluations", type=int, default=20_000)
     parser.add_argument("--models", action="store_true")
-    parser.add_argument("-o", dest="out", type=Path)
+    output_option(parser)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "engine_time.db"
-        keep(measure(asked.evaluations, models=asked.models, store=store), asked.out)
+        keep(measure(asked.evaluations, models=asked.models, store=store), asked.output)
 
 
 if __name__ == "__main__":

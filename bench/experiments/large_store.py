@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelarc.bench.experiments._formula import FormulaDevice, ridge
-from kernelarc.bench.experiments._machine import keep
+from kernelarc.bench.experiments._machine import keep, output_option
 from kernelarc.engine import CampaignSettings, Observer, Progress, resume, run
 
 
@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--evaluations", type=int, default=100_000)
     parser.add_argument("--step", choices=["fill", "reopen"])
     parser.add_argument("--store", type=Path)
-    parser.add_argument("-o", dest="out", type=Path)
+    output_option(parser)
     asked = parser.parse_args()
     if asked.step == "fill":
         print(json.dumps(fill(asked.store, asked.evaluations)))
@@ -98,7 +98,7 @@ def main() -> None:
             store = Path(folder) / "large.db"
             filled = _fresh("fill", store, asked.evaluations)
             again = _fresh("reopen", store, asked.evaluations)
-        keep({"evaluations": asked.evaluations, "fill": filled, "resume": again}, asked.out)
+        keep({"evaluations": asked.evaluations, "fill": filled, "resume": again}, asked.output)
 
 
 if __name__ == "__main__":

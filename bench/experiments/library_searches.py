@@ -1,6 +1,6 @@
 """Searches over cuBLASLt's space: the same number of legal evaluations for each.
 
-``PYTHONPATH=src python bench/experiments/library_searches.py RECORDING... [--out FILE]`` compares
+``python -m kernelarc.bench.experiments.library_searches RECORDING... [-o FILE]`` compares
 them on recordings, ``--live`` on five products on this machine's GPU; there each repeat ends with
 a contest of what the methods found, beside the library's first heuristic. Every method but the
 random one begins with the library's heuristics, which count as evaluations. What is illegal, or
@@ -24,7 +24,7 @@ import numpy as np
 
 from kernelarc.bench import Device, Recording, ReplayDevice, Session, paired_speedup
 from kernelarc.bench.cuda import CudaDevice
-from kernelarc.bench.experiments._machine import keep
+from kernelarc.bench.experiments._machine import keep, output_option
 from kernelarc.engine import CampaignSettings, Counts, Observer, run
 from kernelarc.genomes import (
     Candidate,
@@ -435,11 +435,11 @@ def main() -> None:
     parser.add_argument("--live", action="store_true", help="on this machine's GPU")
     parser.add_argument("--budget", type=int, default=100, help="evaluations of a live run")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--out", type=Path)
+    output_option(parser)
     arguments = parser.parse_args()
     if arguments.live:
         lived = [live(shape, arguments.budget, arguments.repeats) for shape in LIVE]
-        keep({"repeats": arguments.repeats, "live": lived}, arguments.out)
+        keep({"repeats": arguments.repeats, "live": lived}, arguments.output)
         return
     results = []
     for path in arguments.recordings:
@@ -450,9 +450,9 @@ def main() -> None:
     means = table(results)
     for name, row in means.items():
         print(f"{name:26s} {row}")
-    if arguments.out:
+    if arguments.output:
         figures = {"means": means, "repeats": arguments.repeats, "recordings": results}
-        keep(figures, arguments.out)
+        keep(figures, arguments.output)
 
 
 if __name__ == "__main__":

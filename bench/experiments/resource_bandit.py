@@ -27,7 +27,7 @@ import numpy as np
 
 from kernelarc.bench import Device
 from kernelarc.bench.experiments._formula import AnsweringSession
-from kernelarc.bench.experiments._machine import keep
+from kernelarc.bench.experiments._machine import keep, output_option
 from kernelarc.engine import CampaignSettings, run
 from kernelarc.genomes import (
     Allele,
@@ -179,7 +179,7 @@ def main() -> None:
     parser.add_argument("--teach", help="store of another workload, searched beforehand")
     parser.add_argument("--budgets", default="30,60,120")
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("-o", "--output", type=Path)
+    output_option(parser)
     given = parser.parse_args()
     device = StoredDevice(given.store)
     teacher = StoredDevice(given.teach) if given.teach else None

@@ -1,7 +1,7 @@
 """What ``kernelarc.runtime`` costs a call, and what neighbours' algorithms do between tuned shapes.
 
 Run it on a machine with a GPU, on a table that ``kernelarc export --format cublaslt`` wrote:
-``PYTHONPATH=src python bench/experiments/runtime_cost.py TABLE [--out FILE]``.
+``python -m kernelarc.bench.experiments.runtime_cost TABLE [-o FILE]``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 from kernelarc import runtime
 from kernelarc.bench import paired_speedup
 from kernelarc.bench.cuda import CudaDevice, CudaSession
+from kernelarc.bench.experiments._machine import output_option, show
 from kernelarc.genomes import (
     Allele,
     Genome,
@@ -146,7 +147,7 @@ def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser()
     parser.add_argument("table", type=Path)
-    parser.add_argument("--out", type=Path)
+    output_option(parser)
     arguments = parser.parse_args()
     content = json.loads(arguments.table.read_text())
     first = content["entries"][0]["product"]
@@ -160,10 +161,7 @@ def main() -> None:
         "cupy": with_cupy(table, *shape),
         "between": between(content),
     }
-    text = json.dumps(found, indent=1)
-    print(text)
-    if arguments.out:
-        arguments.out.write_text(text + "\n")
+    show(found, arguments.output)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from kernelarc.bench.experiments.sol_scores import named_problem
 from kernelarc.genomes import (
     Operator,
     Problem,
     Solution,
-    load_problem,
     matmul_roles,
-    packaged_problem,
-    packaged_problems,
     recognised,
 )
 
@@ -79,8 +77,7 @@ def main() -> None:
     parser.add_argument("problem")
     parser.add_argument("-o", "--output", type=Path, required=True)
     given = parser.parse_args()
-    named = given.problem in packaged_problems()
-    problem = packaged_problem(given.problem) if named else load_problem(given.problem)
+    problem = named_problem(given.problem)
     given.output.mkdir(parents=True, exist_ok=True)
     made = {"compile": compiled(problem.operator), "addmm": fused(problem)}
     for kind, solution in made.items():

@@ -86,6 +86,11 @@ def _reference_us(evaluation: Mapping[str, Any] | None) -> float:
     return float(evaluation["performance"]["reference_latency_ms"]) * 1e3 or math.inf
 
 
+def named_problem(name: str) -> Problem:
+    """Return a packaged problem, or the one in a folder."""
+    return packaged_problem(name) if name in packaged_problems() else load_problem(name)
+
+
 def main() -> None:
     """Print a JSON object with a row for each workload and the means."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -93,8 +98,7 @@ def main() -> None:
     parser.add_argument("ours", type=Path)
     parser.add_argument("--baseline", action="append", default=[], metavar="NAME=FILE")
     given = parser.parse_args()
-    named = given.problem in packaged_problems()
-    problem = packaged_problem(given.problem) if named else load_problem(given.problem)
+    problem = named_problem(given.problem)
     others = {
         name: traces(Path(path))
         for name, _, path in (text.partition("=") for text in given.baseline)

@@ -1,6 +1,6 @@
 """How big, how fast: a store of 100,000 evaluations with 20 samples each.
 
-Run from the root: ``.venv/bin/python bench/experiments/store_size.py [-n 100000]``. It prints a
+``python -m kernelarc.bench.experiments.store_size [-n 100000]``. It prints a
 table; the figures of a machine are written down in ``bench/results``.
 """
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from kernelarc.bench._session import Session
-from kernelarc.bench.experiments._machine import keep
+from kernelarc.bench.experiments._machine import keep, output_option
 from kernelarc.bench.kernels import KernelDevice, KernelSession
 from kernelarc.engine import CampaignSettings, Observer, resolve_target, run
 from kernelarc.engine import Counts as CampaignCounts
@@ -173,7 +173,7 @@ def random_search(target: str, axes: dict[str, int], seconds: float) -> Any:
 def main() -> None:
     """Run everything and write it down."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-o", "--output", type=Path)
+    output_option(parser)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--random", type=float, default=15.0)
     parser.add_argument("--norm", type=float, default=12.0)
