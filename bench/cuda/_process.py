@@ -79,10 +79,16 @@ class WorkerProcess:
         lines = self._errors.read()[-4000:].decode(errors="replace").strip().splitlines()
         return lines[-1][:300] if lines else ""
 
-    def kill(self) -> None:
-        """End the worker and all that it started, now."""
+    def strike(self) -> None:
+        """Kill the worker and all that it started; any thread may, while another listens."""
+        if self._lifeline < 0:
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
+
+    def kill(self) -> None:
+        """End the worker and all that it started, now."""
+        self.strike()
         self._reap()
 
     def close(self) -> None:

@@ -64,6 +64,13 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Preparing:
+    """The bench of this candidate's workload is being made ready; nothing else is done before."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Begun:
     """The bench is ready and this candidate is about to run: its time limit starts now."""
 

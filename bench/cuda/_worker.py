@@ -22,6 +22,7 @@ from kernelarc.bench.cuda._protocol import (
     Channel,
     Fault,
     Outcome,
+    Preparing,
     Request,
     WorkerGoneError,
 )
@@ -80,6 +81,8 @@ class Worker:
             answer = Fault(kind=type(error).__name__, message=str(error))
         except Exception as error:
             traceback.print_exc()
+            if self._bench is not None and self._bench.broken():
+                raise WorkerGoneError("the context is lost") from None  # another worker goes on
             answer = Fault(kind="", message=_line(error))
         self._channel.send(answer)
 
@@ -94,6 +97,7 @@ class Worker:
         prepare = getattr(self._bench, "prepare", None)
         if prepare is None:
             return True
+        self._channel.send(Preparing(number))
         try:
             prepare(workload)
         except Exception as error:

@@ -135,6 +135,12 @@ class OperatorBench:
         """Drop the reference that several candidates share: its inputs are there no more."""
         self._fresh = None
 
+    def ready(self) -> None:
+        """Have inputs and their reference at hand: no candidate's time limit pays for them."""
+        if self._fresh is None or self._uses >= self._most_uses:
+            self._refresh()
+            self._uses = 0
+
     def _refresh(self) -> tuple[TensorSet, Mapping[str, float]]:
         """Return a set with new values and their reference.
 

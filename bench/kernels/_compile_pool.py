@@ -28,7 +28,7 @@ from kernelarc.bench.cuda._protocol import Channel, WorkerGoneError
 from kernelarc.bench.kernels._messages import BuildReply, BuildRequest
 from kernelarc.bench.kernels._shelf import BuildShelf, build_key
 from kernelarc.genomes import Genome, InputError, StoppedError, Workload
-from kernelarc.genomes.kernels import KernelRoute
+from kernelarc.genomes.kernels import DeviceLimits, KernelRoute
 from kernelarc.genomes.triton import FOLDER_VARIABLE
 
 LIMIT_S = 45.0
@@ -107,7 +107,7 @@ class CompilePool:
 
     Args:
         routes: By name; each is sent to a process once.
-        arch: What is compiled for; may be set anew as long as nothing was submitted.
+        arch: What is compiled for; ``target`` says it later, before anything is submitted.
         shelf: Where builds are looked for first and kept.
         processes: How many compile side by side.
         limit_s: After so long a build is given up, and its process with all that it started.
@@ -142,6 +142,14 @@ class CompilePool:
         self._children = [_Child(memory_mib, shelf.compiled) for _ in range(processes)]
 
     # Asking
+
+    def target(self, device: DeviceLimits) -> None:
+        """Compile for this device from now on. Nothing may have been submitted."""
+        self.arch = device.arch
+        self._routes = {name: route.on(device) for name, route in self._routes.items()}
+        count = str(device.multiprocessors)
+        for identity in self._identities.values():
+            identity["multiprocessors"] = count
 
     def submit(self, order: Order) -> None:
         """Queue an order. What lies on the shelf is ready at once."""

@@ -34,7 +34,7 @@ from kernelarc.genomes.kernels import Build, DeviceLimits, KernelRoute
 
 _AHEAD = 2  # one that runs, and one to go on with at once
 _MOST_BUILDS = 512
-_PAUSE_S, _WAKE_S = 0.25, 0.5
+_PAUSE_S, _WAKE_S, _PATIENCE_S = 0.25, 0.5, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +70,8 @@ class Flow:
         self._private: dict[int, BuildReply | None] = {}
         self._ready: deque[Flight] = deque()
         self._arrived: deque[Evaluation] = deque()
-        self._followers: dict[tuple[int, str], list[Candidate]] = {}
-        self._known: dict[tuple[int, str], Evaluation] = {}
+        self._followers: dict[tuple[int, str], list[Flight]] = {}
+        self._known: dict[tuple[int, str], tuple[Evaluation, float | None]] = {}
         self._builds: OrderedDict[tuple[int, str], Build] = OrderedDict()
         self._costs: dict[int, float] = {}
         self._outlooks = [Outlook() for _ in ground.tasks]
@@ -152,7 +152,10 @@ class Flow:
         """End thread, compilers and worker."""
         self._stopping = True
         self._wake()
-        self._thread.join()
+        self._thread.join(_PATIENCE_S)
+        while self._thread.is_alive():
+            self._line.give_up()
+            self._thread.join(_PATIENCE_S)
         self._pool.close()
         self._line.close()
         os.close(self._ear)
@@ -254,14 +257,19 @@ class Flow:
             self._fail(candidate, place, *fault)
             return
         self._keep(place, candidate.genome, build)
-        key = place, build.content
-        if key in self._known:
-            self._arrive(self._same(candidate, self._known[key]), place)
+        self._board(Flight(candidate, place, PlanContender(build), bound), build.content)
+
+    def _board(self, flight: Flight, content: str) -> None:
+        """Queue a build for the device, unless an equal one was measured or is on its way."""
+        key = flight.workload, content
+        known = self._known.get(key)
+        if known is not None and _answers(*known, flight.limit_us):
+            self._arrive(self._same(flight.candidate, known[0]), flight.workload)
         elif key in self._followers:
-            self._followers[key].append(candidate)
+            self._followers[key].append(flight)
         else:
             self._followers[key] = []
-            self._ready.append(Flight(candidate, place, PlanContender(build), bound))
+            self._ready.append(flight)
 
     def _keep(self, place: int, genome: Genome, build: Build) -> None:
         self._builds[place, genome.fingerprint] = build
@@ -293,10 +301,14 @@ class Flow:
             self._arrive(evaluation, flight.workload)
             if isinstance(flight.contender, PlanContender):
                 key = flight.workload, flight.contender.build.content
+                known = evaluation, flight.limit_us
                 if evaluation.status in {Status.OK, Status.WRONG_RESULT}:
-                    self._known[key] = evaluation
-                for candidate in self._followers.pop(key, []):
-                    self._arrive(self._same(candidate, evaluation), flight.workload)
+                    self._known[key] = known
+                for follower in self._followers.pop(key, []):
+                    if _answers(*known, follower.limit_us):
+                        self._arrive(self._same(follower.candidate, evaluation), flight.workload)
+                    else:
+                        self._board(follower, key[1])
 
     def _same(self, candidate: Candidate, known: Evaluation) -> Evaluation:
         """Return a candidate's evaluation by that of an equal binary."""
@@ -336,3 +348,18 @@ class Flow:
 
     def _is_first(self, contender: Contender, place: int) -> bool:
         return isinstance(contender, LtContender) and contender.row == self._ground.first_row(place)
+
+
+def _answers(known: Evaluation, bound: float | None, wanted: float | None) -> bool:
+    """Tell whether an evaluation answers for an equal build.
+
+    One that was stopped early says nothing beyond the bound at which it was.
+
+    Args:
+        known: The evaluation.
+        bound: Latency beyond which it was stopped, microseconds.
+        wanted: Latency beyond which the other may be stopped, None where it must be measured.
+    """
+    if known.measurement is None or not known.measurement.censored:
+        return True
+    return bound is not None and wanted is not None and wanted <= bound

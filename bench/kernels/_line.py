@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kernelarc.bench.cuda._process import WorkerProcess, checked
-from kernelarc.bench.cuda._protocol import Begun, Outcome, Request, WorkerGoneError
+from kernelarc.bench.cuda._protocol import (
+    Begun,
+    Outcome,
+    Preparing,
+    Request,
+    WorkerGoneError,
+)
 from kernelarc.bench.kernels._messages import Contender, KernelTask, PlanContender
 from kernelarc.genomes import Candidate, Status, StoppedError
 
@@ -57,20 +63,24 @@ class DeviceLine:
         self.arrived: deque[tuple[Flight, Outcome]] = deque()
         self._unheard: deque[Any] = deque()  # said while something was being sent
         self._since, self._begun = time.monotonic(), False
+        self._preparing_since: float | None = None
+        self._spared = -1  # the candidate whose guilt was doubted last
         self._spare: WorkerProcess | None = None
-        self._worker = self._started()
+        self._ending = False
+        self._worker = WorkerProcess(ordinal, _BENCH)
+        self._open()
         self._spare = WorkerProcess(ordinal, _BENCH)
         self.busy_s = 0.0
+        self.prepared_s: dict[int, float] = {}
         self.meanwhile: Callable[[], None] = _nothing
 
-    def _started(self) -> WorkerProcess:
-        worker, self._spare = self._spare or WorkerProcess(self._ordinal, _BENCH), None
+    def _open(self) -> None:
+        """Give a fresh worker the problem; kill it where it does not take it."""
         try:
-            worker.ask("open", timeout_s=OPEN_S, tasks=self._tasks, seed=self._seed)
+            self._worker.ask("open", timeout_s=OPEN_S, tasks=self._tasks, seed=self._seed)
         except BaseException:
-            worker.kill()
+            self._worker.kill()
             raise
-        return worker
 
     # Flights
 
@@ -99,18 +109,23 @@ class DeviceLine:
         def patient() -> bool:
             while self._worker.channel.ready():
                 answer = self._worker.channel.receive(ASK_S)
-                if isinstance(answer, Begun):
+                if isinstance(answer, Begun | Preparing):
                     self._take(answer)
                 else:
                     self._unheard.append(answer)
                     return True  # it is between two candidates, and reads next
-            return time.monotonic() < min(end, self.deadline() or end)
+            return time.monotonic() < (self._busy_until() or end)
 
         return patient
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when the worker says something."""
         return self._worker.channel.fileno()
+
+    def _busy_until(self) -> float | None:
+        """Return until when (monotonic) what is going on now may take, or None where nothing is."""
+        busy = self._begun or self._preparing_since is not None
+        return self.deadline() if busy else None
 
     def deadline(self) -> float | None:
         """Return until when (monotonic) the running candidate must have answered, or None."""
@@ -132,30 +147,44 @@ class DeviceLine:
             self._blame(_LATE, Status.TIMEOUT)
 
     def _take(self, answer: Any) -> None:
+        now = time.monotonic()
+        if isinstance(answer, Preparing):
+            self._since = self._preparing_since = now
+            return
         if isinstance(answer, Begun):
-            self._since, self._begun = time.monotonic(), True
+            self._note_prepared(now)
+            self._since, self._begun, self._preparing_since = now, True, None
             return
         outcome: Outcome = checked(answer)
         flight = self.flying.popleft()
         if flight.candidate.number != outcome.number:
             raise StoppedError("the device worker answered out of order: resume")
-        self.busy_s += time.monotonic() - self._since
-        self._since, self._begun = time.monotonic(), False
+        self.busy_s += now - self._since
+        self._since, self._begun, self._preparing_since = now, False, None
         self.arrived.append((flight, outcome))
         if outcome.fatal:
             self._replace()
+
+    def _note_prepared(self, now: float) -> None:
+        """Remember how long a workload's bench took at most to be made ready."""
+        if self._preparing_since is not None and self.flying:
+            place, taken_s = self.flying[0].workload, now - self._preparing_since
+            self.prepared_s[place] = max(taken_s, self.prepared_s.get(place, 0.0))
 
     def _receive(self) -> Any:
         return self._unheard.popleft() if self._unheard else self._worker.channel.receive(ASK_S)
 
     def _blame(self, what: str, status: Status = Status.LAUNCH_ERROR) -> None:
-        """Fail the candidate that was running, and replace the worker. Nobody else is blamed."""
+        """Fail the candidate that was running, and replace the worker. Nobody else is blamed.
+
+        One that was not yet begun is let off once: the worker died of something else.
+        """
         while self._unheard:  # who has answered is not to blame
             answer = self._unheard.popleft()
             self._take(answer)
             if isinstance(answer, Outcome) and answer.fatal:
                 return
-        if self.flying:
+        if self.flying and self._is_guilty(self.flying[0].candidate.number):
             flight = self.flying.popleft()
             words = self._worker.last_words()
             outcome = Outcome(
@@ -167,22 +196,33 @@ class DeviceLine:
             self.arrived.append((flight, outcome))
         self._replace()
 
+    def _is_guilty(self, number: int) -> bool:
+        """Tell whether the first in line can have done it."""
+        guilty = self._busy_until() is not None or number == self._spared
+        self._spared = number
+        return guilty
+
     def _replace(self) -> None:
         """Put a new worker in the place of a dead or hung one, with what was still queued."""
         self._worker.kill()
-        self._unheard.clear()
         for attempt in range(_MOST_RESTARTS):
+            if self._ending:
+                raise StoppedError(f"the session on {self._device} is closing")
+            self._unheard.clear()
+            self._worker, self._spare = self._spare or WorkerProcess(self._ordinal, _BENCH), None
             try:
-                self._worker = self._started()
+                self._open()
+                self._since, self._begun = time.monotonic(), False
+                self._preparing_since = None
+                self._send(list(self.flying))
                 break
             except (WorkerGoneError, TimeoutError, StoppedError):
+                self._worker.kill()
                 if attempt == _MOST_RESTARTS - 1:
                     raise StoppedError(
                         f"device {self._device} does not come back: look at it, then resume"
                     ) from None
         self._spare = WorkerProcess(self._ordinal, _BENCH)
-        self._since, self._begun = time.monotonic(), False
-        self._send(list(self.flying))
 
     # Questions
 
@@ -209,11 +249,13 @@ class DeviceLine:
         self._worker.channel.send(request, self._patience(timeout_s))
         end = time.monotonic() + timeout_s
         while True:
-            answer = self._heard(min(end, self.deadline() or end))
-            if not isinstance(answer, Outcome | Begun):
+            # Its own time begins when what runs ahead of it, within limits of its own, is done.
+            answer = self._heard(self._busy_until() or end)
+            if not isinstance(answer, Outcome | Begun | Preparing):
                 return checked(answer)
             fatal = isinstance(answer, Outcome) and answer.fatal
             self._take(answer)
+            end = time.monotonic() + timeout_s
             if fatal:
                 raise LostQuestionError
 
@@ -231,6 +273,11 @@ class DeviceLine:
             self._blame(_LATE, Status.TIMEOUT)
         else:
             self._blame("the device worker died")
+
+    def give_up(self) -> None:
+        """Have another thread that waits for the worker come back at once; close is next."""
+        self._ending = True
+        self._worker.strike()
 
     def close(self) -> None:
         """End the workers."""

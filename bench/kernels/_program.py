@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -50,8 +51,17 @@ class Addresses:
     maps: Callable[[bytes], int]
 
 
+class Module:
+    """A loaded cubin. A program holds its modules for as long as it may launch their kernels."""
+
+    __slots__ = ("__weakref__", "handle")
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+
+
 class Loader:
-    """Loads cubins and keeps the newest.
+    """Loads cubins and keeps the newest, and all that a program still holds.
 
     Args:
         driver: The module ``cuda.bindings.driver``.
@@ -59,19 +69,18 @@ class Loader:
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
-        self._modules: OrderedDict[str, Any] = OrderedDict()
+        self._handles: OrderedDict[str, Any] = OrderedDict()
+        self._modules: weakref.WeakValueDictionary[str, Module] = weakref.WeakValueDictionary()
 
-    def function(self, launch: Launch, binaries: Mapping[str, bytes]) -> Any:
+    def function(self, launch: Launch, module: Module) -> Any:
         """Return a kernel, ready to be launched as the launch says.
 
         Raises:
             LaunchRefusedError: The driver refuses the binary, or what it is to be launched with.
         """
         driver = self.driver
-        module = self._module(launch.binary, binaries[launch.binary])
-        found = self._checked(
-            driver.cuModuleGetFunction(module, launch.symbol.encode()), launch.symbol
-        )
+        symbol = launch.symbol.encode()
+        found = self._checked(driver.cuModuleGetFunction(module.handle, symbol), launch.symbol)
         attributes = driver.CUfunction_attribute
         if launch.shared_bytes:  # what a kernel declares itself counts against the plain limit
             name = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -87,14 +96,28 @@ class Loader:
     def _set(self, function: Any, attribute: Any, value: int, symbol: str) -> None:
         self._checked(self.driver.cuFuncSetAttribute(function, attribute, value), symbol)
 
-    def _module(self, name: str, content: bytes) -> Any:
-        if name not in self._modules:
-            self._modules[name] = self._checked(self.driver.cuModuleLoadData(content), name)
-            while len(self._modules) > _MOST_MODULES:
-                _, old = self._modules.popitem(last=False)
-                self.driver.cuModuleUnload(old)
-        self._modules.move_to_end(name)
-        return self._modules[name]
+    def module(self, name: str, content: bytes) -> Module:
+        """Return a loaded binary. It stays loaded for as long as what is returned is held.
+
+        Raises:
+            LaunchRefusedError: The driver refuses the binary.
+        """
+        if name not in self._handles:
+            self._handles[name] = self._checked(self.driver.cuModuleLoadData(content), name)
+        self._handles.move_to_end(name)
+        held = self._modules.get(name)
+        if held is None:
+            held = self._modules[name] = Module(self._handles[name])
+        self._unload()
+        return held
+
+    def _unload(self) -> None:
+        """Unload the oldest modules that no program holds, as long as there are too many."""
+        for name in list(self._handles):
+            if len(self._handles) <= _MOST_MODULES:
+                return
+            if name not in self._modules:
+                self.driver.cuModuleUnload(self._handles.pop(name))
 
     @staticmethod
     def _checked(answer: tuple[Any, ...], what: str) -> Any:
@@ -118,7 +141,11 @@ class Program:
     def __init__(self, loader: Loader, build: Build, stream: Any) -> None:
         self._loader, self._build = loader, build
         self._stream = loader.driver.CUstream(stream.ptr)
-        self._functions = [loader.function(step, build.binaries) for step in build.plan.launches]
+        modules = {n: loader.module(n, code) for n, code in build.binaries.items()}
+        self._functions = [
+            (loader.function(step, modules[step.binary]), modules[step.binary])
+            for step in build.plan.launches
+        ]
 
     def bound(self, addresses: Addresses) -> Call:
         """Return what launches all steps on a stream with these addresses.
@@ -153,9 +180,15 @@ class _Bound:
     """One launch with its parameters packed; they stay alive as long as it does."""
 
     def __init__(
-        self, driver: Any, stream: Any, function: Any, launch: Launch, addresses: Addresses
+        self,
+        driver: Any,
+        stream: Any,
+        function: tuple[Any, Module],
+        launch: Launch,
+        addresses: Addresses,
     ) -> None:
-        self._driver, self._stream, self._function = driver, stream, function
+        self._driver, self._stream = driver, stream
+        self._function, self._module = function
         self._launch = launch
         self._held = [_packed(driver, argument, addresses) for argument in launch.arguments]
         places = [place for _, place in self._held]

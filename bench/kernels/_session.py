@@ -61,6 +61,7 @@ from kernelarc.genomes.kernels import ARCHES, KernelRoute
 
 _HEURISTICS = 12
 _FINALISTS = 8
+_REFERENCES = 16  # that a contest computes at most
 
 
 class KernelSession(Session):
@@ -117,7 +118,7 @@ class KernelSession(Session):
             pool.close()
             line.close()
             raise
-        pool.arch = self._reply.limits.arch
+        pool.target(self._reply.limits)
         self.window, self.lag = max(16, 2 * cores), 3
         self.sifts, self.finalists, self.patience = any(self._products), _FINALISTS, 2
         self._spaces: dict[int, dict[str, Space]] = {}
@@ -329,7 +330,9 @@ class KernelSession(Session):
         with self._moving().asking() as line:
             while True:
                 try:
-                    answer: ContestReply = line.ask_once("contest", CONTEST_S, arguments)
+                    # Every filling is referred twice, each time as long as the first at most.
+                    patience_s = CONTEST_S + _REFERENCES * line.prepared_s.get(place, 0.0)
+                    answer: ContestReply = line.ask_once("contest", patience_s, arguments)
                 except LostQuestionError:
                     continue
                 except (WorkerGoneError, TimeoutError) as error:

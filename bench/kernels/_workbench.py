@@ -190,7 +190,7 @@ class KernelWorkbench(Workbench):
             InputError: Its reference fails, or its inputs cannot be made.
             MissingPartError: Its reference needs what is not installed.
         """
-        self._bench_of(workload)
+        self._bench_of(workload).ready()
 
     def evaluate(  # type: ignore[override]
         self, workload: int, number: int, contender: Contender, limit_us: float | None
@@ -202,6 +202,7 @@ class KernelWorkbench(Workbench):
                 return Outcome(number=number, status=Status.REJECTED, failure=one, message=one)
             return self._bench_of(workload).evaluate(number, one, limit_us)
         except _REFUSALS as error:
+            self._ready().stream.synchronize()  # what was launched before may yet fault
             self._bench_of(workload).forget()
             return Outcome(
                 number=number,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from copy import copy
+from typing import Self
 
 from kernelarc.genomes._genome import Genome
 from kernelarc.genomes._operators import Operator, Workload
@@ -26,6 +28,26 @@ class KernelRoute(ABC):
 
     name: str
     operator: Operator
+    _device: DeviceLimits | None = None
+
+    def on(self, device: DeviceLimits) -> Self:
+        """Return this route as it builds for one device.
+
+        Kernels whose blocks stay and take work in turn are launched with as many as its
+        multiprocessors hold; otherwise with as many as the architecture's usual device holds.
+        """
+        bound = copy(self)
+        object.__setattr__(bound, "_device", device)  # a route may be frozen
+        return bound
+
+    def limits(self, arch: str) -> DeviceLimits:
+        """Return the device that ``build`` counts on: the one bound by ``on``, or the usual one.
+
+        Raises:
+            InputError: The architecture is not known.
+        """
+        bound = self._device
+        return bound if bound is not None and bound.arch == arch else DeviceLimits.of_arch(arch)
 
     @abstractmethod
     def space(self, workload: Workload, device: DeviceLimits) -> Space:

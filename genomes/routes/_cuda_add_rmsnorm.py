@@ -160,7 +160,7 @@ class CudaAddRmsnormRoute(CudaRoute):
         number = partial(whole_gene, genome)
         teams, cluster, each = number("teams"), number("cluster"), number("blocks_per_sm")
         needed = -(-rows // teams)
-        resident = each * resident_clusters(DeviceLimits.of_arch(arch).multiprocessors, cluster)
+        resident = each * resident_clusters(self.limits(arch).multiprocessors, cluster)
         part = hidden * _ELEMENT_BYTES[self.roles.dtype] // cluster
         carveout = number("carveout")
         launch = Launch(

@@ -102,7 +102,7 @@ class _ProductRoute(CudaRoute):
         }
         if job.bend:
             macros[f"BEND_{job.bend}"] = 1
-        multiprocessors = DeviceLimits.of_arch(arch).multiprocessors
+        multiprocessors = self.limits(arch).multiprocessors
         aliased = genome.get("aliased", False) is True and job.residual is not None
         launch = Launch(
             binary="",

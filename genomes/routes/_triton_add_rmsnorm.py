@@ -79,7 +79,7 @@ class TritonAddRmsnorm(PackagedTritonRoute):
         held = genome["held"] is True
         numbers = {gene: int(genome[gene]) for gene in _COUNTS}  # type: ignore[arg-type]
         groups = -(-rows // numbers["rows"])
-        wanted = numbers["programs_per_sm"] * DeviceLimits.of_arch(arch).multiprocessors
+        wanted = numbers["programs_per_sm"] * self.limits(arch).multiprocessors
         programs = wanted if 0 < wanted < groups else 0
         named = {
             "x": roles.x,

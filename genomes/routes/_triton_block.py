@@ -201,6 +201,7 @@ class _Graph:
         arch: str,
     ) -> None:
         self.route, self.size, self.alleles, self.arch = route, size, alleles, arch
+        self.device = route.limits(arch)
         self.dtype = route.found["float"][0]
         self.places: dict[str, TensorArgument | ScratchArgument] = {
             role: TensorArgument(name) for role, name in names.items()
@@ -330,7 +331,7 @@ class _Graph:
         operator = matmul_operator(form, {"M": self.size.tokens, "N": shape[0], "K": shape[1]})
         genome = Genome(ROUTE, _PLAIN | self._tiles(name))
         workload = Workload(operator=operator.fingerprint)
-        (call,) = TritonGemm(operator).calls(workload, genome, self.arch)
+        (call,) = TritonGemm(operator).on(self.device).calls(workload, genome, self.arch)
         return self._moved(call, {"a": x, "weight": weight, "out": out, "residual": added})
 
     def _gated(self) -> list[TritonCall]:
@@ -359,7 +360,7 @@ class _Graph:
         workload = Workload(
             operator=operator.fingerprint, axes={"batch": self.size.batch, "seq": self.size.seq}
         )
-        (call,) = TritonGated(operator).calls(workload, genome, self.arch)
+        (call,) = TritonGated(operator).on(self.device).calls(workload, genome, self.arch)
         roles = {"x": "normed_2", "gate_proj": "gate", "up_proj": "up", "out": "gated"}
         return [self._moved(call, roles)]
 

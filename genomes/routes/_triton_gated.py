@@ -94,7 +94,7 @@ class TritonGated(PackagedTritonRoute):
         m, n, k = self._sizes(workload)
         alleles: dict[str, Any] = dict(genome.items())
         tiles = -(-m // alleles["block_m"]) * -(-n // alleles["block_n"])
-        programs = DeviceLimits.of_arch(arch).multiprocessors * alleles["programs"]
+        programs = self.limits(arch).multiprocessors * alleles["programs"]
         programs = min(programs, tiles)
         names = dict(zip(("x", "gate", "up"), tensors[:3], strict=True))
         names["out"] = self.operator.outputs[0].name

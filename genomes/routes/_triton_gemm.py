@@ -90,7 +90,7 @@ class TritonGemm(PackagedTritonRoute):
                 shape.partial(self.kernel("partial_product")),
                 shape.gathered(self.kernel("gathered")),
             ]
-        return [shape.whole(self.kernel("product"), DeviceLimits.of_arch(arch))]
+        return [shape.whole(self.kernel("product"), self.limits(arch))]
 
     def aliases(self, workload: Workload, genome: Genome) -> dict[str, str]:
         """Return the output that lies in the residual's buffer, where it does."""

@@ -11,7 +11,6 @@ from kernelarc.genomes import Genome, InputError, Operator, Solution, Workload
 from kernelarc.genomes.kernels import (
     SCALAR_TYPES,
     Argument,
-    DeviceLimits,
     InputArgument,
     Launch,
     ScalarArgument,
@@ -68,7 +67,7 @@ def audited_rows(subject: Subject, route: CudaRoute) -> list[tuple[Workload, Gen
         if best.audited and best.evaluation.candidate.genome.route == route.name
     }
     held = [(w, genomes[w.fingerprint]) for w in subject.workloads if w.fingerprint in genomes]
-    device = DeviceLimits.of_arch(ARCH)
+    device = subject.device(ARCH)
     if not all(route.space(workload, device).contains(genome) for workload, genome in held):
         raise _own_source(subject)
     return held
@@ -82,7 +81,7 @@ def packaged_cuda_route(subject: Subject) -> CudaRoute:
     """
     for route in kernel_routes(subject.operator):
         if isinstance(route, CudaRoute):
-            return route
+            return route.on(subject.device(ARCH))
     raise _own_source(subject)
 
 

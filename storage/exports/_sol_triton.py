@@ -74,7 +74,7 @@ def _route(subject: Subject) -> PackagedTritonRoute:
             missing = route.missing()
             if missing is not None:
                 raise MissingPartError(f"format sol describes Triton's launches: {missing}")
-            return route
+            return route.on(subject.device("sm_90a"))
     raise InputError(
         f"campaign {subject.campaign.id}: format sol writes kernels that come with kernelarc; for "
         f"a kernel of your own, format triton writes its configurations"

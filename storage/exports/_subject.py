@@ -15,6 +15,7 @@ from kernelarc.genomes import (
     Verdict,
     Workload,
 )
+from kernelarc.genomes.kernels import DeviceLimits
 from kernelarc.storage._contract import Best, CampaignRow, ContestRecord, StoreReader
 
 _SILENT = frozenset({Status.REJECTED, Status.INTERRUPTED})
@@ -69,6 +70,12 @@ class Subject:
     def workloads(self) -> tuple[Workload, ...]:
         """The campaign's workloads, in its order."""
         return self.campaign.spec.problem.workloads
+
+    def device(self, arch: str) -> DeviceLimits:
+        """Return an architecture's device with as many multiprocessors as were measured on."""
+        told = self.campaign.environment.identity.get("multiprocessors", "")
+        usual = DeviceLimits.of_arch(arch)
+        return replace(usual, multiprocessors=int(told)) if told.isdigit() else usual
 
     @property
     def device_label(self) -> str:

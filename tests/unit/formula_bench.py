@@ -46,7 +46,9 @@ class FormulaBench:
         return {"clock_mhz": "1"}
 
     def prepare(self, workload: int) -> None:
-        """Be ready."""
+        """Be ready: at once, or as number 3 only after a while, as behind a slow reference."""
+        if self._ordinal == 3:
+            time.sleep(2.0)
 
     def broken(self) -> bool:
         """Tell whether a candidate took the context with it."""
@@ -71,13 +73,18 @@ class FormulaBench:
                 failure="error above the cap",
                 message="random inputs",
             )
-        samples = (LATENCY_US[content],) * 5
-        return Outcome(number=number, status=Status.OK, samples=samples)
+        latency_us = LATENCY_US[content]
+        late = limit_us is not None and latency_us > 1.5 * limit_us
+        samples = (latency_us,) * (3 if late else 5)
+        return Outcome(number=number, status=Status.OK, samples=samples, censored=late)
 
     def contest(
         self, workload: int, contenders: Sequence[Contender], rounds: int, cache: str, seed: int
     ) -> ContestReply:
-        """Return constant columns."""
+        """Return constant columns; a contender may take the context with it here."""
+        if any(self._content(one) == b"takes the context" for one in contenders):
+            self._broken = True
+            raise RuntimeError("an illegal memory access was encountered")
         row = tuple(LATENCY_US[self._content(one)] for one in contenders)
         return ContestReply(samples=(row,) * rounds, failures={}, launches=1)
 

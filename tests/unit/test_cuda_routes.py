@@ -309,3 +309,19 @@ def test_what_does_not_compile_says_why() -> None:
 
     with pytest.raises(BuildError, match="nothing_known"):
         compile_cuda('extern "C" __global__ void k() { nothing_known(); }', "sm_90a")
+
+
+def test_blocks_that_stay_are_as_many_as_the_device_holds() -> None:
+    problem = packaged_problem("gemm_residual", [{"batch": 8, "seq": 1024}])
+    (workload,) = problem.workloads
+    route = cuda_gemm_route(problem.operator)
+    assert route is not None
+    genome = route.seeds(workload, HOPPER)[0].genome
+    assert genome["schedule"] == "persistent"
+    small = route.on(replace(HOPPER, multiprocessors=78))
+    grids = [
+        each.prepared(workload, genome, arch).launches[0].grid[0]
+        for each, arch in ((route, "sm_90a"), (small, "sm_90a"), (small, "sm_100a"))
+    ]
+    assert grids == [132, 78, 148]
+    assert route.limits("sm_90a") == HOPPER, "a bound copy leaves the route as it was"

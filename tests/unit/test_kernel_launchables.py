@@ -12,7 +12,9 @@ from kernelarc.bench.kernels._job import BoundJob
 from kernelarc.bench.kernels._launchable import LtLaunchable
 from kernelarc.bench.kernels._memory import TensorSet
 from kernelarc.bench.kernels._messages import KernelTask
+from kernelarc.bench.kernels._program import Addresses, Loader, Program
 from kernelarc.genomes import Axis, Operator, TensorSpec, Workload
+from kernelarc.genomes.kernels import Build, KernelReport, Launch, LaunchPlan
 
 ROW = (1, 0, 1, 0, 0, 0, 0, 0, 0, 1 << 20)  # the last of ten is scratch memory; aliasing follows
 
@@ -88,3 +90,65 @@ def test_an_aliased_residual_is_read_from_the_output() -> None:
     job = _job(order, ADDED.format(", ".join(order)), in_place=True)
     recorder, at = _called(job, aliased=True)
     assert recorder.launched[0][0] == (at["x"], at["w"], at["y"], at["y"])
+
+
+# Modules of the driver
+
+
+class Driver:
+    """Loads, unloads and launches by name; refuses a kernel whose module is gone."""
+
+    CUfunction_attribute = SimpleNamespace()
+    CUlaunchAttributeID = SimpleNamespace()
+
+    def __init__(self) -> None:
+        self.loaded: set[bytes] = set()
+        self.launched: list[bytes] = []
+
+    def CUstream(self, ptr: int) -> int:
+        return ptr
+
+    def cuModuleLoadData(self, content: bytes) -> tuple[int, bytes]:
+        self.loaded.add(content)
+        return 0, content
+
+    def cuModuleUnload(self, module: bytes) -> tuple[int]:
+        self.loaded.remove(module)
+        return (0,)
+
+    def cuModuleGetFunction(self, module: bytes, symbol: bytes) -> tuple[int, bytes]:
+        return int(module not in self.loaded), module
+
+    def cuLaunchKernel(self, function: bytes, *rest: Any) -> tuple[int]:
+        assert function in self.loaded, "a kernel was launched whose module is unloaded"
+        self.launched.append(function)
+        return (0,)
+
+
+def _built(names: list[str]) -> Build:
+    steps = tuple(Launch(binary=n, symbol="k", grid=(1, 1, 1), block=(32, 1, 1)) for n in names)
+    return Build(
+        plan=LaunchPlan(steps=steps),
+        binaries={name: name.encode() for name in names},
+        kernels=tuple(KernelReport(symbol="k", registers=8) for _ in names),
+        arch="sm_90a",
+    )
+
+
+def _bound(loader: Loader, names: list[str]) -> Any:
+    program = Program(loader, _built(names), SimpleNamespace(ptr=3))
+    return program.bound(Addresses(tensors={}, scratch={}, scalars={}, maps=lambda content: 0))
+
+
+def test_what_may_still_be_launched_stays_loaded() -> None:
+    driver = Driver()
+    loader = Loader(driver)
+    finalists = [_bound(loader, [f"{i}.{j}" for j in range(12)]) for i in range(9)]
+    assert len(driver.loaded) == 108
+    for call in finalists:
+        call()
+    assert len(driver.launched) == 108
+    del finalists, call
+    _bound(loader, ["one more"])()
+    assert len(driver.loaded) <= 64, "what nobody holds makes room"
+    assert b"one more" in driver.loaded

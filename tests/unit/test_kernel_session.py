@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -157,3 +158,57 @@ def test_closing_does_not_wait_for_who_hangs(session: KernelSession) -> None:
     begun = time.monotonic()
     session.close()
     assert time.monotonic() - begun < 10
+
+
+def test_what_was_stopped_early_is_measured_where_it_must_be(session: KernelSession) -> None:
+    (early,) = _evaluated(session, ["slow"])
+    assert early.measurement is not None
+    assert early.measurement.censored
+    (again,) = _evaluated(session, ["slow"], first=1)  # as late as before: the bound answers
+    assert again.measurement is not None
+    assert again.measurement.censored
+    session.submit(_candidates(session, ["slow"], first=2), limit={})
+    (whole,) = session.collect()
+    assert whole.measurement is not None
+    assert not whole.measurement.censored
+
+
+def test_a_contest_that_takes_the_context_blames_no_candidate(session: KernelSession) -> None:
+    genomes = [_genome(session, way) for way in ("good", "takes the context")]
+    session.submit(_candidates(session, ["good", "wrong"]), limit={})
+    contest = session.contest(WORKLOAD, genomes, rounds=2)
+    assert set(contest.failures.values()) == {"worker died"}
+    statuses = {e.candidate.number: e.status for e in session.collect()}
+    assert statuses == {0: Status.OK, 1: Status.WRONG_RESULT}
+
+
+def test_questions_wait_for_a_slow_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_line, "ASK_S", 1.0)
+    with _opened(tmp_path, ordinal=3) as session:
+        session.submit(_candidates(session, ["good"]), limit={})
+        while session._moving()._line._preparing_since is None:
+            time.sleep(0.01)
+        asked = session._ask("observe", timeout_s=0.5)
+        assert asked["clock_mhz"] == "1"
+        (found,) = session.collect()
+        assert found.status is Status.OK
+        assert session._moving()._line.prepared_s[0] > 1.5
+
+
+def test_a_worker_that_dies_idle_costs_no_candidate(session: KernelSession) -> None:
+    assert _evaluated(session, ["good"])[0].status is Status.OK
+    with session._moving().asking() as line:
+        line._worker.strike()
+        line._worker._process.wait()
+    assert _evaluated(session, ["slow"], first=1)[0].status is Status.OK
+
+
+def test_builds_are_for_the_device_at_hand(session: KernelSession) -> None:
+    pool = session._moving()._pool
+    limits = replace(session._reply.limits, multiprocessors=7)
+    pool.target(limits)
+    assert pool._routes["planted"].limits("sm_90a").multiprocessors == 7
+    assert pool._routes["planted"].limits("sm_100a").multiprocessors == 148
+    assert pool._identities["planted"]["multiprocessors"] == "7"
