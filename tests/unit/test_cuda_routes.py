@@ -314,8 +314,7 @@ def test_what_does_not_compile_says_why() -> None:
 def test_blocks_that_stay_are_as_many_as_the_device_holds() -> None:
     problem = packaged_problem("gemm_residual", [{"batch": 8, "seq": 1024}])
     (workload,) = problem.workloads
-    route = cuda_gemm_route(problem.operator)
-    assert route is not None
+    route = CudaGemmRoute(problem.operator)
     genome = route.seeds(workload, HOPPER)[0].genome
     assert genome["schedule"] == "persistent"
     small = route.on(replace(HOPPER, multiprocessors=78))
