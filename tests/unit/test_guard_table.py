@@ -50,3 +50,9 @@ def test_a_row_names_code_and_tests_that_exist(number: int) -> None:
         assert function in functions_of(file), f"{file} has no {function}"
     for module in MODULE.findall(guard):
         assert (ROOT / module).is_file(), f"there is no {module}"
+
+
+def test_every_test_that_is_named_anywhere_exists() -> None:
+    named = TEST.findall((ROOT / "docs" / "guardrails.md").read_text())
+    assert len(named) > 100
+    assert [f"{file}::{name}" for file, name in named if name not in functions_of(file)] == []

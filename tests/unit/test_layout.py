@@ -19,6 +19,7 @@ AVOIDED = {
 # Spelt in pieces so that this file does not contain them.
 _HOSTS = ("py" + "pi.org", "files.python" + "hosted", "deb.debi" + "an")
 _ELSEWHERE = ("/wo" + "rk/", ".lib" + "rary", "../sha" + "red")
+_MADE_UP = {"cli/_name.py"}
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -90,3 +91,23 @@ def test_every_relative_link_in_the_documents_resolves() -> None:
             if "://" not in target and not (path.parent / target).exists():
                 broken.append(f"{path.relative_to(ROOT)}: {target}")
     assert broken == []
+
+
+def test_every_decision_has_a_number_of_its_own_and_stands_in_the_index() -> None:
+    folder = ROOT / "docs" / "adr"
+    names = sorted(path.name for path in folder.glob("[0-9]*.md"))
+    assert [name[:4] for name in names] == [f"{n:04d}" for n in range(1, len(names) + 1)]
+    assert re.findall(r"^\| \[\d+\]\((.+?)\)", (folder / "README.md").read_text(), re.M) == names
+    for name in names:
+        assert (folder / name).read_text().startswith(f"# {name[:4]}: ")
+
+
+def test_every_path_that_the_documents_name_is_there() -> None:
+    named = re.compile(rf"`((?:{'|'.join(FOLDERS)}|tests|tools|examples)/[\w./*-]+)`")
+    missing = [
+        f"{path.relative_to(ROOT)}: {place}"
+        for path in tracked("*.md")
+        for place in named.findall(path.read_text())
+        if not list(ROOT.glob(place.rstrip("/"))) and place not in _MADE_UP
+    ]
+    assert missing == []
