@@ -18,7 +18,7 @@ AVOIDED = {
 }
 # Spelt in pieces so that this file does not contain them.
 _HOSTS = ("py" + "pi.org", "files.python" + "hosted", "deb.debi" + "an")
-_ELSEWHERE = ("/wo" + "rk/", ".lib" + "rary", "../sha" + "red")
+_ELSEWHERE = ("/wo" + "rk/", ".lib" + "rary/", "../sha" + "red")
 _MADE_UP = {"cli/_name.py"}
 
 
