@@ -165,13 +165,14 @@ def exact_below(dtype: str) -> float:
 def depth_of(operator: Operator, workload: Workload) -> int:
     """Return the longest chain of dependent roundings that an honest kernel may have.
 
-    It is what is summed over: the axes of inputs that no output has, or else the longest last
-    axis of an input (a normalisation sums along its rows).
+    It is what is summed over: the axes of one input that no output has, of the input with the
+    longest such sum, or else the longest last axis of an input (a normalisation sums along its
+    rows). Sums that follow one another do not multiply.
     """
     axes = axis_values(operator, workload)
     kept = {part for spec in operator.outputs for part in spec.shape or ()}
     shapes = [spec.shape or () for spec in present_inputs(operator, workload)]
-    summed = {part for shape in shapes for part in shape if part in axes} - kept
-    if summed:
-        return math.prod(axes[name] for name in summed)
+    gone = [[axes[part] for part in set(shape) - kept if part in axes] for shape in shapes]
+    if any(gone):
+        return max(math.prod(sizes) for sizes in gone)
     return max((shape_of(spec, axes)[-1] for spec in operator.inputs if spec.shape), default=1)

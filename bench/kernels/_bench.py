@@ -42,7 +42,7 @@ _REFRESH_S, _MOST_USES, _COSTLY_S, _COSTLY_USES = 0.0006, 12, 0.5, 64
 _HOPELESS = 2.5
 _WARM_CALLS = 16
 _MOST_ESCAPES = 3
-_INTERMEDIATE_ROUNDINGS = 4.0
+_INTERMEDIATE_ROUNDINGS, _MOST_ROUNDING = 4.0, 0.125
 _PURPOSES = 8
 
 
@@ -410,12 +410,12 @@ def _rulers(job: BoundJob) -> dict[str, Ruler]:
     """Return what each output is held against.
 
     A matrix product is held to one rounding of its output beside float32 sums; other operators
-    may round intermediate results to the narrowest of their types as well.
+    may round intermediate results to the narrowest type that is no code as well.
     """
     tolerance = job.task.workload.tolerance
     if job.product is not None:
         return {t.name: Ruler.of(job.product, tolerance) for t in job.outputs}
-    steps = _INTERMEDIATE_ROUNDINGS * epsilon_of(job.arithmetic)
+    steps = min(_INTERMEDIATE_ROUNDINGS * epsilon_of(job.intermediate), _MOST_ROUNDING)
     found = {}
     for tensor in job.outputs:
         allowed = steps + rounding_bound(tensor.dtype, "float32", job.depth)

@@ -26,6 +26,7 @@ _SIZES = {
     "float8_e5m2": 1, "float4_e2m1": 1, "float4_e2m1fn_x2": 1, "int64": 8, "int32": 4,
     "int16": 2, "int8": 1, "bool": 1,
 }  # fmt: skip
+MOST_OUTPUTS = 12  # eight reports each
 _NARROWEST = ("float4_e2m1fn_x2", "float4_e2m1", "float8_e4m3fn", "float8_e5m2", "float16",
               "bfloat16", "float32", "float64")  # fmt: skip
 
@@ -93,6 +94,11 @@ class BoundJob:
         rules = workload.inputs
         tensors = tuple(_bound(s, axes, rules) for s in present if s.shape is not None)
         outputs = tuple(_bound(s, axes, {}) for s in operator.outputs)
+        if len(outputs) > MOST_OUTPUTS:
+            raise InputError(
+                f"operator {operator.name!r} has {len(outputs)} outputs: at most {MOST_OUTPUTS} "
+                "can be judged on a GPU"
+            )
         return cls(
             task=task,
             inputs=tensors,
@@ -126,6 +132,16 @@ class BoundJob:
     def arithmetic(self) -> str:
         """The narrowest floating-point type among the inputs: it sets the arithmetic's rate."""
         held = {tensor.dtype for tensor in self.inputs}
+        return next((dtype for dtype in _NARROWEST if dtype in held), "float32")
+
+    @property
+    def intermediate(self) -> str:
+        """The narrowest type to which a kernel may round what it computes on its way.
+
+        Factors of 4 bits are codes with scales of 8: results are never rounded to either.
+        """
+        coded = any(tensor.dtype.startswith("float4") for tensor in self.inputs)
+        held = {tensor.dtype for tensor in (self.outputs if coded else self.inputs)}
         return next((dtype for dtype in _NARROWEST if dtype in held), "float32")
 
     @property

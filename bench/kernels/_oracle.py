@@ -26,6 +26,7 @@ from kernelarc.genomes import InputError, KernelarcError, MissingPartError, axis
 _TORCH = re.compile(r"^\s*(import|from)\s+torch\b", re.MULTILINE)
 _RAW = {"float8_e4m3fn": "uint8", "float8_e5m2": "uint8", "float4_e2m1": "uint8",
         "float4_e2m1fn_x2": "uint8", "bfloat16": "uint16"}  # fmt: skip
+_LITTLE = 0.15  # of the device's memory
 _TORCH_NAMES = {"float4_e2m1": "float4_e2m1fn_x2"}
 
 
@@ -71,6 +72,15 @@ class Oracle:
         for tensor in self.job.outputs:
             into[tensor.name][...] = self._flat(named[tensor.name], tensor)
         self._cp.cuda.runtime.deviceSynchronize()
+        del result, named
+        self.give_back(_LITTLE)
+
+    def give_back(self, below: float = 1.0) -> None:
+        """Let others have what torch keeps to itself, where less than a share is free."""
+        if self.torch is not None:
+            free, total = self._cp.cuda.runtime.memGetInfo()
+            if free < below * total:
+                self.torch.cuda.empty_cache()
 
     def _answered(self, arguments: list[Any]) -> Any:
         """Run the reference here, or on the host where it is NumPy that CuPy does not answer."""

@@ -130,6 +130,8 @@ class KernelWorkbench(Workbench):
         """Return a workload's bench; the ones not used for longest make room."""
         if workload not in self._operators:
             wanted = self._layout(self._jobs[workload]).total_bytes
+            for bench in self._operators.values():  # torch keeps what references needed
+                bench.oracle.give_back()
             while self._operators and (
                 len(self._operators) >= _MOST_BENCHES or wanted > self._free_bytes()
             ):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kernelarc.bench.kernels._bench import _rulers
@@ -33,7 +35,8 @@ def test_every_packaged_problem_can_be_bound(name: str) -> None:
     flops, nbytes = job.work
     assert flops is not None and flops > 0
     assert nbytes is not None and nbytes > 0
-    assert {ruler.allowed_rms > 0 for ruler in _rulers(job).values()} == {True}
+    # A bound that random values in place of results would meet is none.
+    assert {0 < ruler.allowed_rms < 0.2 for ruler in _rulers(job).values()} == {True}
     needs = Needs.of(job, L2)
     assert needs.count >= 2
     assert needs.total_bytes > needs.count * job.touched_bytes
@@ -81,3 +84,18 @@ def test_a_workload_that_does_not_fit_is_refused_with_both_figures() -> None:
     needs.demand(job, needs.total_bytes)
     with pytest.raises(InputError, match=r"needs 0\.\d GiB of device memory, 0\.0 are free"):
         needs.demand(job, 1 << 20)
+
+
+def test_codes_of_4_bits_do_not_loosen_what_outputs_are_held_to() -> None:
+    job = _bound("nvfp4_gqa")
+    assert (job.arithmetic, job.intermediate) == ("float4_e2m1fn_x2", "bfloat16")
+    assert {ruler.allowed_rms < 0.05 for ruler in _rulers(job).values()} == {True}
+
+
+def test_more_outputs_than_reports_are_refused_in_one_line() -> None:
+    problem = packaged_problem("geglu", [])
+    (out,) = problem.operator.outputs
+    many = tuple(replace(out, name=f"out_{i}") for i in range(13))
+    operator = replace(problem.operator, outputs=many)
+    with pytest.raises(InputError, match="has 13 outputs: at most 12"):
+        BoundJob.of(KernelTask(operator=operator, workload=problem.workloads[0]))
