@@ -80,14 +80,15 @@ def test_runs_that_were_made_are_not_made_again(spaces: Path, tmp_path: Path) ->
 
 
 def test_processes_give_what_one_process_gives(spaces: Path, tmp_path: Path) -> None:
-    one = compare(comparison(spaces, tmp_path / "a", repeats=1, peers=("random",)))
-    two = compare(comparison(spaces, tmp_path / "b", repeats=1, peers=("random",), jobs=2))
+    few = {"repeats": 1, "budgets": (10,), "peers": ("random",)}
+    one = compare(comparison(spaces, tmp_path / "a", **few))
+    two = compare(comparison(spaces, tmp_path / "b", **few, jobs=2))
     assert one.methods == two.methods
 
 
 def test_on_times_that_were_exchanged_nobody_beats_chance(spaces: Path, tmp_path: Path) -> None:
-    wanted = comparison(spaces, tmp_path / "a", repeats=6, permute_seed=7, peers=("random",))
-    found = compare(wanted)
+    wanted = {"repeats": 6, "budgets": (10,), "permute_seed": 7, "peers": ("random",)}
+    found = compare(comparison(spaces, tmp_path / "a", **wanted))
     ours = found.methods["kernelarc"].means[10]
     chance = found.methods["random"].means[10]
     assert ours.high >= chance.low
