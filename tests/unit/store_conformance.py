@@ -395,6 +395,8 @@ class StoreConformance:
         reader = open_reader(where)
         reader.close()
         reader.close()
+        with open_reader(where) as again:
+            assert len(again.campaigns()) == 1
 
     def test_threads_take_turns(self, where: str, writer: StoreWriter, campaign: int) -> None:
         seen: list[int] = []

@@ -158,10 +158,12 @@ def test_a_triton_module_is_python_and_says_how_sure_it_is(tmp_path: Path) -> No
 
 
 def test_an_odd_device_name_breaks_no_module(tmp_path: Path) -> None:
+    odd = 'A "B" \\ """ C'
     (path,) = exported(
-        tmp_path / "best.py", layer(GEMM, SIZES[0]), [genome()], "triton", device='A "B" \\ """ C'
+        tmp_path / "best.py", layer(GEMM, SIZES[0]), [genome()], "triton", device=odd
     )
-    ast.parse(path.read_text())
+    names = {n.targets[0].id for n in ast.parse(path.read_text()).body if isinstance(n, ast.Assign)}  # type: ignore[attr-defined]
+    assert {"KEY", "CONFIGS"} <= names
 
 
 @pytest.mark.parametrize(

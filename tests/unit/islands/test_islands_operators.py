@@ -113,26 +113,30 @@ def test_memory_steps_move_one_gene_by_one_step(world: Any) -> None:
 
 
 def test_reductions_multiply(world: Any) -> None:
-    space = world.spaces["plain"]
+    space, moved = world.spaces["plain"], 0
     for seed in range(60):
         genome, alleles = made(space, Strategy.REDUCTION, "reduction.multiply", seed)
         if alleles is not None:
+            moved += 1
             old, new = genome["split"], alleles["split"]
             assert isinstance(old, int) and isinstance(new, int)
             assert new / old in {0.25, 0.5, 2.0, 4.0}
+    assert moved > 30
 
 
 def test_exchanges_take_alleles_from_an_elite(world: Any) -> None:
-    space = world.spaces["plain"]
+    space, moved = world.spaces["plain"], 0
     for seed in range(60):
         rng = np.random.default_rng(seed)
         genome, mate = space.sample(rng), space.sample(rng)
         scene = Scene(survey(space, Strategy.FUSION), (genome, mate))
         alleles = FAMILIES[Strategy.FUSION]["fusion.exchange"](genome, scene, rng)
         if alleles is not None:
+            moved += 1
             differing = [name for name in alleles if alleles[name] != genome[name]]
             assert 1 <= len(differing) <= 2
             assert all(alleles[name] == mate[name] for name in differing)
+    assert moved > 20
 
 
 def test_permutations_are_shuffled_to_permutations(world: Any) -> None:
@@ -149,10 +153,13 @@ def test_without_permutations_alike_genes_swap() -> None:
         "r",
         [PowerOfTwo(name=n, low=1, high=16, strategy=Strategy.SCHEDULING) for n in "ab"],
     )
+    swapped = 0
     for seed in range(20):
         genome, alleles = made(space, Strategy.SCHEDULING, "scheduling.permute", seed)
         if alleles is not None:
+            swapped += 1
             assert (alleles["a"], alleles["b"]) == (genome["b"], genome["a"])
+    assert swapped > 10
 
 
 def test_algorithms_change_where_genes_depend_on_one(world: Any) -> None:
