@@ -6,23 +6,20 @@ What is run is an exported solution, in a process of its own: sources, table of 
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.interpreted import assert_right, small_operator, write_solution
 
-from kernelarc.genomes import Axis, Genome, Operator, TensorSpec, Workload, packaged_problem
+from kernelarc.genomes import Genome, Operator, packaged_problem
 from kernelarc.genomes.kernels import DeviceLimits
 from kernelarc.genomes.routes._signature import matched
 from kernelarc.genomes.routes._triton_moe import TritonMoe, triton_moe_route
+from kernelarc.storage.exports._sol_triton import steps_of
 
 HOPPER = DeviceLimits.of_arch("sm_90a")
 SMALL: Mapping[str, Mapping[str, int]] = {
@@ -43,27 +40,6 @@ TILES: Mapping[str, Any] = {
     "weight_warps": 4, "weight_stages": 2, "weight_group": 4, "token_paired": False,
     "weight_dual": True,
 }  # fmt: skip
-
-
-def small(name: str, dtype: str = "float16") -> tuple[Operator, Workload]:
-    """Return the packaged operator with small axes and another 16-bit type."""
-    problem, sizes = packaged_problem(name), SMALL[name]
-    axes = {
-        axis: Axis(name=axis, kind="const", value=sizes[axis]) if held.kind == "const" else held
-        for axis, held in problem.operator.axes.items()
-    }
-
-    def typed(specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
-        return tuple(replace(s, dtype=dtype) if s.dtype == "bfloat16" else s for s in specs)
-
-    operator = replace(
-        problem.operator,
-        axes=axes,
-        inputs=typed(problem.operator.inputs),
-        outputs=typed(problem.operator.outputs),
-    )
-    workload = Workload(operator=operator.fingerprint, axes={"tokens": sizes["tokens"]})
-    return operator, workload
 
 
 def route_of(operator: Operator) -> TritonMoe:
@@ -91,7 +67,7 @@ def test_the_space_is_wide_and_what_is_drawn_fits(name: str) -> None:
 
 
 def test_operators_are_told_by_their_tensors_and_not_by_their_names() -> None:
-    operator, _ = small("moe_swiglu_backward")
+    operator, _ = small_operator("moe_swiglu_backward", SMALL["moe_swiglu_backward"])
     renamed = replace(operator, name="x", inputs=tuple(
         replace(spec, name=f"t{i}") for i, spec in enumerate(operator.inputs)
     ))  # fmt: skip
@@ -132,9 +108,9 @@ def drawn(shape, dtype):
         return (torch.randn([sizes[a] for a in shape]) / (4 if len(shape) > 2 else 2)).to(kind)
     tokens, choices = (sizes[a] for a in shape)
     return torch.stack([torch.randperm(sizes["experts"] - 1)[:choices] for _ in range(tokens)])
-inputs = [drawn(*spec) for spec in given["inputs"]]
+inputs = [drawn(shape, dtype) for _, shape, dtype in given["inputs"]]
 outputs = [torch.full([sizes[a] for a in s], float("nan"), dtype=getattr(torch, d))
-           for s, d in given["outputs"]]
+           for _, s, d in given["outputs"]]
 solution.run(*inputs, *outputs)
 wide = [t.double() if t.dtype.is_floating_point else t for t in inputs]
 for right, found in zip(reference.run(*wide), outputs, strict=True):
@@ -153,15 +129,7 @@ print("right")
 def test_an_exported_solution_computes_what_the_reference_does(
     name: str, variant: int, tmp_path: Path
 ) -> None:
-    from kernelarc.storage.exports._sol_triton import (
-        _FILLED,
-        entry,
-        filled,
-        key_of,
-        steps_of,
-    )
-
-    operator, workload = small(name)
+    operator, workload = small_operator(name, SMALL[name])
     route = route_of(operator)
     changed: Mapping[str, Any] = [
         {},
@@ -177,29 +145,8 @@ def test_an_exported_solution_computes_what_the_reference_does(
     alleles: dict[str, Any] = {**TILES, **changed}
     if route.routed:
         alleles |= {"scan": 256, "parts": "float32"}  # the interpreter has no bfloat16
-    key = key_of(operator)
     rows: dict[tuple[int, ...], str] = {
         (SMALL[name]["tokens"],): steps_of(route, workload, Genome("triton", alleles))
     }
-    template = files("kernelarc.storage.exports.solutions").joinpath("triton_solution.py")
-    source = _FILLED.sub(lambda _: filled(route, key, rows), template.read_text("utf-8"))
-    (tmp_path / "solution.py").write_text(source + entry(operator))
-    for module, text in route.sources().items():
-        (tmp_path / f"{module}.py").write_text(text)
-    (tmp_path / "reference.py").write_text(str(operator.reference))
-    given = {
-        "sizes": SMALL[name],
-        "inputs": [[spec.shape, spec.dtype] for spec in operator.inputs],
-        "outputs": [[spec.shape, spec.dtype] for spec in operator.outputs],
-    }
-    (tmp_path / "given.json").write_text(json.dumps(given))
-    (tmp_path / "check.py").write_text(CHECK)
-    outcome = subprocess.run(
-        [sys.executable, str(tmp_path / "check.py"), str(tmp_path), str(tmp_path / "given.json")],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-    assert outcome.stdout.strip() == "right", outcome.stderr[-2000:]
+    write_solution(tmp_path, route, operator, rows)
+    assert_right(tmp_path, operator, SMALL[name], CHECK)

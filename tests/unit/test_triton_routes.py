@@ -7,30 +7,24 @@ sources, its table of launches and its entry. Shapes are small and ragged.
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.interpreted import assert_right, small_operator, write_solution
 
 from kernelarc.genomes import (
-    Axis,
     Genome,
     Operator,
-    TensorSpec,
-    Workload,
     axis_values,
     packaged_problem,
     recognised,
 )
 from kernelarc.genomes.kernels import DeviceLimits, KernelRoute, kernel_routes
+from kernelarc.storage.exports._sol_triton import key_of, key_values, steps_of
 
 HOPPER = DeviceLimits.of_arch("sm_90a")
 SMALL: Mapping[str, Mapping[str, int]] = {
@@ -93,24 +87,6 @@ CASES: list[tuple[str, dict[str, Any], dict[str, int]]] = [
     ("gqa_paged_prefill", {**PAGED, "heads_first": True, "block_n": 16}, {"page_size": 1}),
     ("gqa_paged_prefill", PAGED, {"page_size": 1, "num_kv_indices": 9}),  # rows that see nothing
 ]
-
-
-def small(name: str, sizes: Mapping[str, int], dtype: str = "float16") -> tuple[Operator, Workload]:
-    """Return a packaged operator with small axes and another 16-bit type."""
-    operator = packaged_problem(name).operator
-    axes = {
-        axis: Axis(name=axis, kind="const", value=sizes[axis]) if held.kind == "const" else held
-        for axis, held in operator.axes.items()
-    }
-
-    def typed(specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
-        return tuple(replace(s, dtype=dtype) if s.dtype == "bfloat16" else s for s in specs)
-
-    made = replace(
-        operator, axes=axes, inputs=typed(operator.inputs), outputs=typed(operator.outputs)
-    )
-    free = {axis: sizes[axis] for axis, held in operator.axes.items() if held.kind == "var"}
-    return made, Workload(operator=made.fingerprint, axes=free)
 
 
 def triton_route(operator: Operator) -> Any:
@@ -187,17 +163,8 @@ print("right")
 def test_an_exported_solution_computes_what_the_reference_does(
     name: str, alleles: dict[str, Any], changed: dict[str, int], tmp_path: Path
 ) -> None:
-    from kernelarc.storage.exports._sol_triton import (
-        _FILLED,
-        entry,
-        filled,
-        key_of,
-        key_values,
-        steps_of,
-    )
-
     sizes = {**SMALL[name], **changed}
-    operator, workload = small(name, sizes)
+    operator, workload = small_operator(name, sizes)
     sizes = axis_values(operator, workload)
     # 16-bit floats of the kernel that the interpreter lacks stand for those that it has.
     route = triton_route(replace(operator, outputs=packaged_problem(name).operator.outputs)
@@ -207,24 +174,5 @@ def test_an_exported_solution_computes_what_the_reference_does(
     rows = {
         key_values(operator, workload, key): steps_of(route, workload, Genome("triton", alleles))
     }
-    template = files("kernelarc.storage.exports.solutions").joinpath("triton_solution.py")
-    source = _FILLED.sub(lambda _: filled(route, key, rows), template.read_text("utf-8"))
-    (tmp_path / "solution.py").write_text(source + entry(operator))
-    for module, text in route.sources().items():
-        (tmp_path / f"{module}.py").write_text(text)
-    (tmp_path / "reference.py").write_text(str(operator.reference))
-    tensors = {
-        part: [[spec.name, spec.shape, spec.dtype] for spec in specs]
-        for part, specs in (("inputs", operator.inputs), ("outputs", operator.outputs))
-    }
-    (tmp_path / "given.json").write_text(json.dumps({"sizes": sizes, **tensors}))
-    (tmp_path / "check.py").write_text(CHECK)
-    outcome = subprocess.run(
-        [sys.executable, str(tmp_path / "check.py"), str(tmp_path), str(tmp_path / "given.json")],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-    assert outcome.stdout.strip() == "right", outcome.stderr[-2000:]
+    write_solution(tmp_path, route, operator, rows)
+    assert_right(tmp_path, operator, sizes, CHECK)
