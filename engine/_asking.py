@@ -31,7 +31,7 @@ _MOST_SURPLUS = 4
 # How many of the nearest workloads hand their bests on.
 _NEIGHBOURS = 2
 # Drafts for each candidate that is wanted, where the device sifts them.
-_DRAFTS = 8
+_DRAFTS = 12
 # Larger spaces are not swept: where islands and even sampling find nothing new, they count as
 # exhausted.
 _ENUMERATE_LIMIT = 2_000_000
@@ -246,10 +246,10 @@ def _enumerate(arena: Arena) -> Iterator[Genome]:
 
 
 def _reverts(arena: Arena) -> Iterator[tuple[str, Proposal]]:
-    """Yield what attribution still wants evaluated, newest win first."""
-    for job in reversed(arena.attribution.jobs):
+    """Yield what attribution still wants evaluated, what is quickly learned first."""
+    for job in arena.attribution.by_worth():
         child = job.child.evaluation.candidate
-        for genome in job.reverts.values():
+        for genome in job.trials(arena.objectives).values():
             yield (
                 child.island if child.island in arena.islands else ENGINE,
                 Proposal(

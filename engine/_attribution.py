@@ -1,9 +1,14 @@
-"""Which of the changed genes made a win: each is tried reverted, and those that matter remain."""
+"""Which of the changed genes made a win: they are tried reverted, and those that matter remain.
+
+Few changes are reverted one by one. Where a genome differs in many, the genes of one strategy are
+reverted together first, and one by one only where the gain goes with the block.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from kernelarc.genomes import (
     Conclusion,
@@ -16,9 +21,49 @@ from kernelarc.genomes import (
     Space,
 )
 
-# A change of more genes than this is a new genome, not a gene change: reverting each one costs
-# more evaluations than the lesson is worth.
-MOST_CHANGES = 4
+# So many changes are reverted one by one; more of them in blocks.
+FEW = 4
+# Slower than the child by more than this, unpaired: the gain went with the block.
+_LOST = 1.01
+
+Trial: TypeAlias = tuple[str, ...]
+"""Names of the genes that are reverted together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Changes that are reverted together.
+
+    Attributes:
+        changes: At least one.
+        reverted: The child with all of them as in the parent; None where that is illegal.
+        singles: Per gene of a block of several, the child with this gene alone reverted (legal
+            ones only).
+    """
+
+    changes: tuple[GeneChange, ...]
+    reverted: Genome | None
+    singles: Mapping[str, Genome]
+
+    @property
+    def genes(self) -> Trial:
+        """Names of the genes that change."""
+        return tuple(change.gene for change in self.changes)
+
+    def trials(self, lost: bool) -> Iterator[tuple[Trial, Genome]]:
+        """Yield what is to be tried; the single genes only if the gain is ``lost`` without all."""
+        if self.reverted is not None:
+            yield self.genes, self.reverted
+        if lost or self.reverted is None:
+            yield from (((gene,), genome) for gene, genome in self.singles.items())
+
+    def needed(self, kept: Mapping[Trial, bool]) -> tuple[GeneChange, ...]:
+        """Return the changes of this block without which the gain is lost."""
+        if kept.get(self.genes, False):
+            return ()
+        needed = tuple(c for c in self.changes if not kept.get((c.gene,), False))
+        # Where every gene alone can be spared, they replace one another: the block stays whole.
+        return needed or self.changes
 
 
 @dataclass(slots=True)
@@ -27,17 +72,41 @@ class Job:
 
     Attributes:
         child: The KEEP.
-        parent: Its direct parent's evaluation.
+        parent: What it is compared with: its direct parent, or the best before it.
         changes: The genes that differ.
-        reverts: Per gene, the child with this gene as in the parent (legal ones only).
+        blocks: The same, as they are reverted; none where there is but one change.
         speedup: Of the child over the parent.
     """
 
     child: Judged
     parent: Judged
     changes: tuple[GeneChange, ...]
-    reverts: dict[str, Genome] = field(default_factory=dict)
-    speedup: Estimate | None = None
+    speedup: Estimate
+    blocks: tuple[Block, ...] = field(default=())
+
+    def trials(self, objectives: Mapping[str, float]) -> dict[Trial, Genome]:
+        """Return what must be tried, as far as is known from what was tried.
+
+        Args:
+            objectives: By fingerprint, the objective of every genome that works.
+        """
+        child = self.child.evaluation.measurement
+        assert child is not None
+        found: dict[Trial, Genome] = {}
+        for block in self.blocks:
+            key = "" if block.reverted is None else block.reverted.fingerprint
+            lost = objectives.get(key, 0.0) > child.objective * _LOST
+            found.update(block.trials(lost))
+        return found
+
+    def teaches(self, tried: Callable[[Genome], bool]) -> bool:
+        """Tell whether an end before all trials leaves a lesson: of many changes not without them.
+
+        Args:
+            tried: Whether a genome was evaluated.
+        """
+        whole = [block.reverted for block in self.blocks if block.reverted is not None]
+        return len(self.changes) <= FEW or all(map(tried, whole))
 
 
 class AttributionQueue:
@@ -57,28 +126,63 @@ class AttributionQueue:
             j for j in self.jobs if j.child.evaluation.candidate.genome.fingerprint != child
         ]
 
+    def by_worth(self) -> list[Job]:
+        """Return the jobs, those of few changes first, among them the newest first."""
+        newest_first = self.jobs[::-1]
+        return sorted(newest_first, key=lambda job: len(job.changes) > FEW)
 
-def plan_job(child: Judged, parent: Judged, space: Space, speedup: Estimate) -> Job | None:
-    """Return what must be tried to attribute a KEEP, or None where it is no gene change."""
-    new = child.evaluation.candidate.genome
-    old = parent.evaluation.candidate.genome
-    if new.route != old.route:
+
+def plan_job(child: Judged, parents: Iterable[tuple[Judged, Estimate]], space: Space) -> Job | None:
+    """Return what must be tried to attribute a KEEP, or None where nothing can be learned.
+
+    Args:
+        child: The KEEP.
+        parents: What it is surely faster than, and by how much.
+        space: Of the child.
+    """
+    jobs = [job for over in parents if (job := _job(child, over, space)) is not None]
+    return min(jobs, key=lambda job: len(job.changes), default=None)
+
+
+def _job(child: Judged, over: tuple[Judged, Estimate], space: Space) -> Job | None:
+    parent, speedup = over
+    new, old = child.evaluation.candidate.genome, parent.evaluation.candidate.genome
+    if new.route != old.route or speedup.low <= 1.0:
         return None
     changes = space.diff(old, new)
-    if not changes or len(changes) > MOST_CHANGES:
+    if not changes:
         return None
     job = Job(child=child, parent=parent, changes=changes, speedup=speedup)
     if len(changes) > 1:
-        job.reverts = {c.gene: g for c in changes if (g := _reverted(new, c, space)) is not None}
+        job.blocks = tuple(_block(new, group, space) for group in _groups(changes, space))
     return job
 
 
-def _reverted(genome: Genome, change: GeneChange, space: Space) -> Genome | None:
+def _groups(changes: Sequence[GeneChange], space: Space) -> list[tuple[GeneChange, ...]]:
+    """Return each change alone where they are few, else those of each strategy together."""
+    if len(changes) <= FEW:
+        return [(change,) for change in changes]
+    groups: dict[str, list[GeneChange]] = {}
+    for change in changes:
+        owner = space.gene(change.gene).strategy
+        groups.setdefault("" if owner is None else owner.value, []).append(change)
+    return [tuple(group) for group in groups.values()]
+
+
+def _block(child: Genome, changes: tuple[GeneChange, ...], space: Space) -> Block:
+    singles: dict[str, Genome] = {}
+    if len(changes) > 1:
+        singles = {c.gene: g for c in changes if (g := _reverted(child, [c], space)) is not None}
+    return Block(changes=changes, reverted=_reverted(child, changes, space), singles=singles)
+
+
+def _reverted(genome: Genome, changes: Sequence[GeneChange], space: Space) -> Genome | None:
     alleles = genome.alleles()
-    if change.before is None:
-        alleles.pop(change.gene, None)
-    else:
-        alleles[change.gene] = change.before
+    for change in changes:
+        if change.before is None:
+            alleles.pop(change.gene, None)
+        else:
+            alleles[change.gene] = change.before
     try:
         reverted = space.genome(alleles)
     except IllegalGenomeError:
@@ -86,15 +190,15 @@ def _reverted(genome: Genome, change: GeneChange, space: Space) -> Genome | None
     return None if reverted == genome else reverted
 
 
-def needed_changes(job: Job, gain_kept: Mapping[str, bool]) -> tuple[GeneChange, ...]:
+def needed_changes(job: Job, kept: Mapping[Trial, bool]) -> tuple[GeneChange, ...]:
     """Return the changes without which the gain is lost.
 
     Args:
         job: A finished job.
-        gain_kept: Per reverted gene, whether the child is as fast without that change.
+        kept: Per trial, whether the child is as fast without those changes.
     """
-    needed = tuple(c for c in job.changes if not gain_kept.get(c.gene, False))
-    # Where every gene alone can be spared, they replace one another: the set stays whole.
+    needed = tuple(change for block in job.blocks for change in block.needed(kept))
+    # Where every block alone can be spared, they replace one another: the set stays whole.
     return needed or job.changes
 
 
@@ -104,7 +208,7 @@ def win(job: Job, changes: tuple[GeneChange, ...], operator: str, workload: str)
     spared = len(job.changes) - len(changes)
     tried = f"; {spared} other change{'s' * (spared != 1)} made no difference" if spared else ""
     text = ", ".join(f"{c.gene} {_shown(c.before)} -> {_shown(c.after)}" for c in changes)
-    gain = (job.speedup.value - 1) * 100 if job.speedup else 0.0
+    gain = (job.speedup.value - 1) * 100
     return Conclusion(
         kind=ConclusionKind.WIN,
         operator=operator,

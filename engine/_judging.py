@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelarc.bench import Session, rounds_needed
 from kernelarc.engine._arena import Arena
-from kernelarc.engine._attribution import Job, needed_changes, win
+from kernelarc.engine._attribution import Job, Trial, needed_changes, win
 from kernelarc.engine._compare import (
     FAR,
     column_speedup,
@@ -241,11 +241,14 @@ class Attributor:
         """Yield one unit per win that can be drawn now; at the end, of all that wait."""
         waiting = {(c.workload, c.genome.fingerprint) for c in self._state.pending.values()}
         for arena in self._state.arenas.values():
-            key = arena.key
             for job in list(arena.attribution.jobs):
-                reverts = [g.fingerprint for g in job.reverts.values()]
-                seen = all(arena.view.evaluated(f) and (key, f) not in waiting for f in reverts)
-                if seen or final:
+
+                def seen(genome: Genome, arena: Arena = arena) -> bool:
+                    key = genome.fingerprint
+                    return arena.view.evaluated(key) and (arena.key, key) not in waiting
+
+                done = all(map(seen, job.trials(arena.objectives).values()))
+                if done or (final and job.teaches(seen)):
                     yield self._draw(arena, job)
 
     def _draw(self, arena: Arena, job: Job) -> list[Entry]:
@@ -254,44 +257,42 @@ class Attributor:
         conclusion = with_predicate(conclusion, self._state.pool, self._state.arenas)
         return [conclusion] if record is None else [record, conclusion]
 
-    def _gain_kept(self, arena: Arena, job: Job) -> tuple[dict[str, bool], ContestRecord | None]:
-        """Say for each reverted gene whether the child is as fast without that change."""
+    def _gain_kept(self, arena: Arena, job: Job) -> tuple[dict[Trial, bool], ContestRecord | None]:
+        """Say for each trial whether the child is as fast without those changes."""
         child = job.child.evaluation
         assert child.measurement is not None
         limit = child.measurement.objective * (1 + self._rules.margin)
-        tried = {
-            gene: arena.objectives[genome.fingerprint] <= limit
-            for gene, genome in job.reverts.items()
+        trials = job.trials(arena.objectives)
+        times = {
+            genes: arena.objectives[genome.fingerprint]
+            for genes, genome in trials.items()
             if genome.fingerprint in arena.objectives
         }
-        near = {
-            gene: job.reverts[gene]
-            for gene in tried
-            if arena.objectives[job.reverts[gene].fingerprint] < limit * FAR
-        }
+        tried = {genes: time <= limit for genes, time in times.items()}
+        near = {genes: trials[genes] for genes, time in times.items() if time < limit * FAR}
         if self._session.deterministic or not near:
             return tried, None
         kept, record = self._by_contest(arena, job, near)
         return {**tried, **kept}, record
 
     def _by_contest(
-        self, arena: Arena, job: Job, reverts: dict[str, Genome]
-    ) -> tuple[dict[str, bool], ContestRecord]:
+        self, arena: Arena, job: Job, trials: dict[Trial, Genome]
+    ) -> tuple[dict[Trial, bool], ContestRecord]:
         child = job.child.evaluation.candidate.genome
         contest = self._session.contest(
-            arena.workload, [child, *reverts.values()], rounds=self._rules.confirm_rounds
+            arena.workload, [child, *trials.values()], rounds=self._rules.confirm_rounds
         )
         kept = {}
-        for gene, genome in reverts.items():
+        for genes, genome in trials.items():
             ratio = column_speedup(
-                contest, genome.fingerprint, child.fingerprint, claims=len(reverts)
+                contest, genome.fingerprint, child.fingerprint, claims=len(trials)
             )
-            kept[gene] = ratio is not None and ratio.high >= 1.0
+            kept[genes] = ratio is not None and ratio.high >= 1.0
         return kept, ContestRecord(
             purpose="attribute",
             workload=arena.key,
             subject=child.fingerprint,
-            against=next(iter(reverts.values())).fingerprint,
+            against=next(iter(trials.values())).fingerprint,
             contest=contest,
             speedup=job.speedup,
             upheld=not all(kept.values()),

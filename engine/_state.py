@@ -163,19 +163,17 @@ class CampaignState:
 
     def _kept(self, arena: Arena, judged: Judged) -> None:
         before = arena.ledger.incumbent
-        parent = arena.parent_of(judged) or before
         arena.ledger.claims.append(judged)
         if before is not None:
             gain = exact_speedup(judged, before).value
             arena.credit_keep(judged.evaluation.candidate.island, math.log(max(gain, 1.0)))
-        if parent is None:
-            return
-        speedup = self._over_parent(judged, parent)
-        if speedup is None:
-            return
-        space = arena.space_of(judged.evaluation.candidate.genome)
-        job = plan_job(judged, parent, space, speedup)
-        if job is not None and speedup.low > 1.0:
+        over = [
+            (parent, speedup)
+            for parent in (arena.parent_of(judged), before)
+            if parent is not None and (speedup := self._over_parent(judged, parent)) is not None
+        ]
+        job = plan_job(judged, over, arena.space_of(judged.evaluation.candidate.genome))
+        if job is not None:
             arena.attribution.push(job)
 
     def _over_parent(self, judged: Judged, parent: Judged) -> Estimate | None:
