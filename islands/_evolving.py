@@ -51,7 +51,7 @@ _RANKED, _SMALL_STEPS = 0.7, 0.6
 _DRAFT_TRIES, _DRAFT_RIVALS = 6, 3
 _OLD_PARENTS = 0.3  # drafts made from the best ever, not from the colony
 _STUDY_CHANCE = 0.3
-_SAMPLED = 6  # drawn for one sample: the hint says which
+_SAMPLED = 12  # drawn for one sample: the hint says which
 _FEW = 16  # alleles up to which all of a gene are tried beside the best genome's others
 _SAMPLES = 16
 
