@@ -58,6 +58,21 @@ SMALL = Workload(
 )
 LARGE = Workload(operator=OPERATOR.fingerprint, axes={"M": 4096})
 PROBLEM = Problem(operator=OPERATOR, workloads=(LARGE, SMALL))
+# A program that writes five events of its name into campaign 1, whoever else writes there.
+RACE = """
+import sys
+from kernelarc.genomes import InputError
+from kernelarc.storage import Event, open_writer
+done = 0
+while done < 5:
+    try:
+        with open_writer(sys.argv[1]) as writer:
+            writer.append(1, [Event(kind=sys.argv[2] + str(done))])
+            done += 1
+    except InputError as error:
+        assert 'in use' in str(error), error
+"""
+
 HERE = Environment(identity={"cpu": "this one", "cc": "12.2"}, observations={"load": "0.1"})
 ELSEWHERE = Environment(identity={"cpu": "another", "cc": "12.2"})
 SPEC = CampaignSpec(

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.unit.store_records import HERE, SPEC, asked_and_told
+from tests.unit.store_records import HERE, RACE, SPEC, asked_and_told
 
 from kernelarc.genomes import InputError
 from kernelarc.storage import open_reader, open_writer
@@ -150,22 +150,9 @@ def test_many_processes_race_and_one_wins(tmp_path: Path) -> None:
     path = tmp_path / "kernelarc.db"
     with open_writer(path, create=True) as writer:
         writer.begin(SPEC, HERE)
-    program = (
-        "import sys\n"
-        "from kernelarc.genomes import InputError\n"
-        "from kernelarc.storage import Event, open_writer\n"
-        "done = 0\n"
-        "while done < 5:\n"
-        "    try:\n"
-        "        with open_writer(sys.argv[1]) as writer:\n"
-        "            writer.append(1, [Event(kind=sys.argv[2] + str(done))])\n"
-        "            done += 1\n"
-        "    except InputError as error:\n"
-        "        assert 'in use' in str(error), error\n"
-    )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     running = [
-        subprocess.Popen([sys.executable, "-c", program, str(path), name], env=environment)
+        subprocess.Popen([sys.executable, "-c", RACE, str(path), name], env=environment)
         for name in "abc"
     ]
     deadline = time.monotonic() + 60

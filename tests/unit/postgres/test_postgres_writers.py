@@ -15,7 +15,15 @@ from pathlib import Path
 
 import pytest
 from tests.unit.postgres.server import Server
-from tests.unit.store_records import ELSEWHERE, HERE, SPEC, asked_and_told, candidate, measured
+from tests.unit.store_records import (
+    ELSEWHERE,
+    HERE,
+    RACE,
+    SPEC,
+    asked_and_told,
+    candidate,
+    measured,
+)
 
 from kernelarc.genomes import Candidate, InputError, Judged, StoppedError
 from kernelarc.storage import Event, Round, StoreReader, StoreWriter, open_reader, open_writer
@@ -258,20 +266,7 @@ def test_many_processes_race_for_one_campaign(where: str) -> None:
     """Everyone appends under the lock or is refused; nothing is lost, nothing interleaves."""
     with open_writer(where, create=True) as writer:
         writer.begin(SPEC, HERE)
-    program = (
-        "import sys\n"
-        "from kernelarc.genomes import InputError\n"
-        "from kernelarc.storage import Event, open_writer\n"
-        "done = 0\n"
-        "while done < 5:\n"
-        "    try:\n"
-        "        with open_writer(sys.argv[1]) as writer:\n"
-        "            writer.append(1, [Event(kind=sys.argv[2] + str(done))])\n"
-        "            done += 1\n"
-        "    except InputError as error:\n"
-        "        assert 'in use' in str(error), error\n"
-    )
-    for child in [_program(program, where, name) for name in "abc"]:
+    for child in [_program(RACE, where, name) for name in "abc"]:
         assert child.communicate(timeout=60) == ("", "")
         assert child.returncode == 0
     with open_reader(where) as reader:
