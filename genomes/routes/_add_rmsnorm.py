@@ -9,7 +9,7 @@ from kernelarc.genomes._operators import Workload
 from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes.routes._flags import BASE_FLAGS, FLAGS, flag_genes
-from kernelarc.genomes.routes._host import HostShape
+from kernelarc.genomes.routes._host import HostShape, threads_gene, vector_gene
 from kernelarc.genomes.routes._route import Route
 from kernelarc.genomes.routes._source import packaged_source
 
@@ -25,13 +25,7 @@ def _memory(host: HostShape) -> tuple[Gene, ...]:
         description="Which outputs are stored past the caches.",
     )
     genes: tuple[Gene, ...] = (
-        PowerOfTwo(
-            name="vec",
-            low=host.vector_floats // 2,
-            high=host.vector_floats,
-            strategy=owner,
-            description="Floats in a vector: a whole register or half of one.",
-        ),
+        vector_gene(host),
         Choice(
             name="prefetch",
             options=(0, 64, 256, 1024, 4096),
@@ -61,12 +55,7 @@ def _work(host: HostShape) -> tuple[Gene, ...]:
         PowerOfTwo(
             name="unroll", low=1, high=8, strategy=owner, description="Vectors written out a step."
         ),
-        Choice(
-            name="threads",
-            options=host.thread_counts(),
-            strategy=owner,
-            description="Threads, the caller's included.",
-        ),
+        threads_gene(host),
         Choice(
             name="split",
             options=("contiguous", "interleaved"),

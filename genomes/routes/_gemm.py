@@ -9,7 +9,7 @@ from kernelarc.genomes._operators import Workload
 from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes.routes._flags import BASE_FLAGS, FLAGS, flag_genes
-from kernelarc.genomes.routes._host import HostShape
+from kernelarc.genomes.routes._host import HostShape, threads_gene, vector_gene
 from kernelarc.genomes.routes._route import Route
 from kernelarc.genomes.routes._source import packaged_source
 
@@ -31,13 +31,7 @@ def _tiles(host: HostShape) -> tuple[Gene, ...]:
             strategy=owner,
             description="Vectors across the register tile.",
         ),
-        PowerOfTwo(
-            name="vec",
-            low=host.vector_floats // 2,
-            high=host.vector_floats,
-            strategy=Strategy.MEMORY,
-            description="Floats in a vector: a whole register or half of one.",
-        ),
+        vector_gene(host),
         Choice(
             name="mc",
             options=(12, 24, 48, 64, 96, 128, 192, 256, 384),
@@ -119,12 +113,7 @@ def _scheduling(host: HostShape) -> tuple[Gene, ...]:
             strategy=owner,
             description="Order of the loops over tiles within a block.",
         ),
-        Choice(
-            name="threads",
-            options=host.thread_counts(),
-            strategy=owner,
-            description="Threads, the caller's included.",
-        ),
+        threads_gene(host),
         Choice(
             name="split",
             options=("m", "n"),

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kernelarc.genomes._gene import Gene
+from kernelarc.genomes._genes import Choice, PowerOfTwo
+from kernelarc.genomes._strategies import Strategy
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostShape:
@@ -29,3 +33,24 @@ class HostShape:
         """Return the powers of two below the number of cores, and that number."""
         powers = [1 << e for e in range(self.threads.bit_length()) if 1 << e < self.threads]
         return (*powers, self.threads)
+
+
+def vector_gene(host: HostShape) -> Gene:
+    """Return the gene that sets how many floats a vector of a kernel has."""
+    return PowerOfTwo(
+        name="vec",
+        low=host.vector_floats // 2,
+        high=host.vector_floats,
+        strategy=Strategy.MEMORY,
+        description="Floats in a vector: a whole register or half of one.",
+    )
+
+
+def threads_gene(host: HostShape) -> Gene:
+    """Return the gene that sets how many threads a kernel uses."""
+    return Choice(
+        name="threads",
+        options=host.thread_counts(),
+        strategy=Strategy.SCHEDULING,
+        description="Threads, the caller's included.",
+    )
