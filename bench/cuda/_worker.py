@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import importlib
 import os
+import select
 import signal
 import socket
 import sys
@@ -32,11 +33,17 @@ _F_SETSIG = 10
 
 
 def die_with(descriptor: int) -> None:
-    """Have the kernel kill this process when the other end of a pipe closes."""
-    fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
+    """Have the kernel kill this process when the other end of a pipe closes.
+
+    A process that leads its group takes those with it that it started, assemblers for example.
+    """
+    leads = os.getpgrp() == os.getpid()
+    fcntl.fcntl(descriptor, fcntl.F_SETOWN, -os.getpid() if leads else os.getpid())
     fcntl.fcntl(descriptor, _F_SETSIG, signal.SIGKILL)
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)
+    if select.select([descriptor], [], [], 0.0)[0]:  # it closed while this process was starting
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Worker:

@@ -25,6 +25,7 @@ from kernelarc.bench.cpu._build import (
 )
 from kernelarc.bench.cuda._process import child_environment
 from kernelarc.bench.cuda._protocol import Channel, WorkerGoneError
+from kernelarc.bench.kernels._compile_folder import CompileFolder
 from kernelarc.bench.kernels._messages import BuildReply, BuildRequest
 from kernelarc.bench.kernels._shelf import BuildShelf, build_key
 from kernelarc.genomes import Genome, InputError, StoppedError, Workload
@@ -60,7 +61,7 @@ class Order:
 class _Child:
     """One compile process in its own process group, dead when this process is."""
 
-    def __init__(self, memory_mib: int, kept: Path) -> None:
+    def __init__(self, memory_mib: int, kept: Path, aside: Path) -> None:
         mine, theirs = socket.socketpair()
         ends, self._lifeline = os.pipe()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
@@ -73,7 +74,11 @@ class _Child:
                 stdout=self._said,
                 stderr=self._said,
                 start_new_session=True,
-                env={**_importing_as_here(), FOLDER_VARIABLE: str(kept)},
+                env={
+                    **_importing_as_here(),
+                    FOLDER_VARIABLE: str(kept.absolute()),
+                    "TMPDIR": str(aside),
+                },
             )
         finally:
             theirs.close()
@@ -139,7 +144,11 @@ class CompilePool:
         self._busy_s, self._early_deaths, self._processes = 0.0, 0, processes
         self._first_s: float | None = None
         self._last_s = 0.0
-        self._children = [_Child(memory_mib, shelf.compiled) for _ in range(processes)]
+        self._folder = CompileFolder()
+        self._children = [self._child() for _ in range(processes)]
+
+    def _child(self) -> _Child:
+        return _Child(self._memory_mib, self._shelf.compiled, self._folder.path)
 
     # Asking
 
@@ -267,7 +276,7 @@ class CompilePool:
     def _replace(self, place: int) -> tuple[int, str]:
         """End a process and start another in its place; return how it ended."""
         said = self._children[place].end()
-        self._children[place] = _Child(self._memory_mib, self._shelf.compiled)
+        self._children[place] = self._child()
         return said
 
     # Ending
@@ -288,6 +297,7 @@ class CompilePool:
         self._queue.clear()
         for child in children:
             child.end(0.0)
+        self._folder.close()
 
 
 def _demand_travel(route: KernelRoute) -> None:

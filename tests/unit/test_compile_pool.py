@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import subprocess
+import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -14,6 +17,7 @@ import pytest
 from tests.unit.compiling_routes import PlantedRoute, plain_build
 
 from kernelarc.bench.kernels import BuildReply, BuildShelf, CompilePool, Order
+from kernelarc.bench.kernels._compile_folder import CompileFolder
 from kernelarc.genomes import InputError, Operator, Space, Workload, builtin_problem
 from kernelarc.genomes.kernels import DeviceLimits
 
@@ -132,3 +136,68 @@ def test_processes_end_with_the_pool(tmp_path: Path) -> None:
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from tests.unit.test_compile_pool import _order, _pool
+
+with _pool(Path(sys.argv[1]), processes=1) as (pool, space, workload):
+    pool.submit(_order(space, workload, 0, "hangs"))
+    time.sleep(float(sys.argv[2]))
+    print(pool._children[0]._process.pid, pool._folder.path, flush=True)
+    time.sleep(60)
+"""
+
+
+def _alive(group: str) -> bool:
+    """Tell whether any process of a group is there, zombies aside."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, pgid = stat.read_text().rpartition(")")[2].split()[:3]
+            if pgid == group and state != "Z":
+                return True
+    return False
+
+
+@pytest.mark.parametrize("later_s", [0.0, 2.0])
+def test_a_killed_coordinator_leaves_neither_processes_nor_files(
+    tmp_path: Path, later_s: float
+) -> None:
+    """Killed while the compile process is still starting, and while it waits for an assembler."""
+    root = Path(__file__).resolve().parents[2]
+    environment = {
+        **os.environ,
+        "TMPDIR": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)]),
+    }
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(tmp_path / "shelf"), str(later_s)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as coordinator:
+        assert coordinator.stdout is not None
+        pid, folder = coordinator.stdout.readline().split()
+        coordinator.kill()
+    (Path(folder) / "left.ptx").write_text("half")
+    until = time.monotonic() + 10
+    while _alive(pid) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not _alive(pid), "a compiler outlived its coordinator"
+    first, second = CompileFolder(tmp_path), CompileFolder(tmp_path)
+    assert not Path(folder).exists(), "the next pool removes what the killed one left"
+    assert first.path.exists(), "and nothing of one that lives"
+    first.close()
+    second.close()
+    assert not list(tmp_path.glob("kernelarc-compile-*"))
+
+
+def test_a_pool_leaves_no_files_of_compilers(tmp_path: Path) -> None:
+    with _pool(tmp_path) as (pool, space, workload):
+        folder = pool._folder.path
+        pool.submit(_order(space, workload, 0, "good"))
+        _drain(pool)
+        assert folder.exists()
+    assert not folder.exists()
