@@ -69,9 +69,9 @@ FAMILIES: Mapping[Strategy, Mapping[str, Move]] = MappingProxyType(
             "tensor_core.resize": _tensor_core.resize,
         },
         Strategy.MEMORY: {"memory.step": _memory.step, "memory.trade": _memory.trade},
-        Strategy.FUSION: {"fusion.toggle": _fusion.toggle, "fusion.exchange": _fusion.exchange},
+        Strategy.FUSION: {"fusion.toggle": _generic.toggle, "fusion.exchange": _fusion.exchange},
         Strategy.PRECISION: {
-            "precision.toggle": _precision.toggle,
+            "precision.toggle": _generic.toggle,
             "precision.toggle_all": _precision.toggle_all,
         },
         Strategy.REDUCTION: {

@@ -10,14 +10,6 @@ from kernelarc.islands._terrain import Scene, pick
 Alleles = dict[str, Allele]
 
 
-def toggle(genome: Genome, scene: Scene, rng: np.random.Generator) -> Alleles | None:
-    """Switch one gene to another allele."""
-    gene = scene.gene(genome, rng)
-    if gene is None:
-        return None
-    return genome.replace({gene.name: gene.mutate(genome[gene.name], rng)})
-
-
 def exchange(genome: Genome, scene: Scene, rng: np.random.Generator) -> Alleles | None:
     """Take one pair of differing genes, at least one of them own, from another elite."""
     mate = scene.mate(genome, rng)

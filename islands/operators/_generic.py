@@ -33,6 +33,14 @@ def resample(genome: Genome, scene: Scene, rng: np.random.Generator) -> Alleles 
     return genome.replace(changed)
 
 
+def toggle(genome: Genome, scene: Scene, rng: np.random.Generator) -> Alleles | None:
+    """Switch one gene to another allele: mostly an own one, sometimes a coupled one."""
+    gene = scene.gene(genome, rng)
+    if gene is None:
+        return None
+    return genome.replace({gene.name: gene.mutate(genome[gene.name], rng)})
+
+
 def crossover(genome: Genome, scene: Scene, rng: np.random.Generator) -> Alleles | None:
     """Take each gene from the genome or from another elite, evenly (DEAP's uniform crossover).
 

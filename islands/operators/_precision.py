@@ -13,14 +13,6 @@ from kernelarc.islands._terrain import Scene
 Alleles = dict[str, Allele]
 
 
-def toggle(genome: Genome, scene: Scene, rng: np.random.Generator) -> Alleles | None:
-    """Switch one precision gene to another allele."""
-    gene = scene.gene(genome, rng)
-    if gene is None:
-        return None
-    return genome.replace({gene.name: gene.mutate(genome[gene.name], rng)})
-
-
 def toggle_all(genome: Genome, scene: Scene, rng: np.random.Generator) -> Alleles | None:
     """Draw every precision gene anew: switches that only pay together."""
     own = [gene for gene in scene.terrain.own if gene.name in genome]
