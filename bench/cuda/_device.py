@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 
 from kernelarc.bench._lock import DeviceLock
@@ -61,15 +63,26 @@ class CudaDevice(Device):
     ) -> CudaSession:
         """Take the device's lock and start a worker. Nothing is built, so nothing is kept."""
         demand_parts()
-        lock = DeviceLock(self.name).acquire()
-        try:
+        with lock_to_open(self.name) as lock:
             return CudaSession(self.name, self.ordinal, problem, seed=seed, lock=lock)
-        except (WorkerGoneError, TimeoutError) as error:
-            lock.release()
-            raise StoppedError(f"device {self.name} does not answer: {error}") from None
-        except BaseException:
-            lock.release()
-            raise
+
+
+@contextlib.contextmanager
+def lock_to_open(device: str) -> Iterator[DeviceLock]:
+    """Take a device's lock for a session; it is kept unless the session cannot be opened.
+
+    Raises:
+        StoppedError: Its worker died or does not answer.
+    """
+    lock = DeviceLock(device).acquire()
+    try:
+        yield lock
+    except (WorkerGoneError, TimeoutError) as error:
+        lock.release()
+        raise StoppedError(f"device {device} does not answer: {error}") from None
+    except BaseException:
+        lock.release()
+        raise
 
 
 def demand_parts() -> None:

@@ -351,15 +351,20 @@ def _task(problem: Problem, workload: Workload) -> Task:
         raise InputError(
             f"operator {problem.operator.name!r} is no matrix product: route cublaslt cannot run it"
         )
-    cache = workload.options.get("cache", "cold")
-    if cache not in ("cold", "warm"):
-        raise InputError(f"option cache is cold or warm, not {cache!r}")
     return Task(
         job=job,
         tolerance=workload.tolerance,
         deterministic=bool(workload.options.get("deterministic", False)),
-        cache=str(cache),
+        cache=cache_state(workload),
     )
+
+
+def cache_state(workload: Workload) -> str:
+    """Return whether inputs are timed ``"cold"`` or ``"warm"``."""
+    cache = workload.options.get("cache", "cold")
+    if cache not in ("cold", "warm"):
+        raise InputError(f"option cache is cold or warm, not {cache!r}")
+    return str(cache)
 
 
 def row_of(lt: CublasLtSpace, genome: Genome) -> tuple[LtRow | None, str | None]:

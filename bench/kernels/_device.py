@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernelarc.bench._lock import DeviceLock
 from kernelarc.bench._session import Session
 from kernelarc.bench.cuda import CudaDevice, demand_parts
-from kernelarc.bench.cuda._protocol import WorkerGoneError
+from kernelarc.bench.cuda._device import lock_to_open
 from kernelarc.bench.kernels._session import KernelSession
-from kernelarc.genomes import LT_ROUTE, MissingPartError, Problem, StoppedError
+from kernelarc.genomes import LT_ROUTE, MissingPartError, Problem
 from kernelarc.genomes.kernels import KernelRoute, kernel_routes
 
 
@@ -75,8 +74,7 @@ class KernelDevice(CudaDevice):
         routes = self.routes(problem)
         if not routes:
             return super().open(problem, seed=seed, artefacts=artefacts, margin=margin)
-        lock = DeviceLock(self.name).acquire()
-        try:
+        with lock_to_open(self.name) as lock:
             return KernelSession(
                 self.name,
                 self.ordinal,
@@ -88,9 +86,3 @@ class KernelDevice(CudaDevice):
                 processes=self._processes,
                 library=self._library,
             )
-        except (WorkerGoneError, TimeoutError) as error:
-            lock.release()
-            raise StoppedError(f"device {self.name} does not answer: {error}") from None
-        except BaseException:
-            lock.release()
-            raise

@@ -21,7 +21,7 @@ from kernelarc.bench.cuda._protocol import (
     DomainReply,
     WorkerGoneError,
 )
-from kernelarc.bench.cuda._session import reason_of, row_of
+from kernelarc.bench.cuda._session import cache_state, reason_of, row_of
 from kernelarc.bench.kernels._compile_pool import CompilePool
 from kernelarc.bench.kernels._flow import Flow, Ground
 from kernelarc.bench.kernels._line import CONTEST_S, DeviceLine, LostQuestionError, bare
@@ -381,14 +381,11 @@ def _demand_arch(device: str, arch: str) -> None:
 
 
 def _task(problem: Problem, workload: Workload) -> KernelTask:
-    cache = workload.options.get("cache", "cold")
-    if cache not in {"cold", "warm"}:
-        raise InputError(f"option cache is cold or warm, not {cache!r}")
     return KernelTask(
         operator=problem.operator,
         workload=workload,
         in_place=bool(workload.options.get("in_place", False)),
-        cache=str(cache),
+        cache=cache_state(workload),
         deterministic=bool(workload.options.get("deterministic", False)),
     )
 
