@@ -8,9 +8,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+GPU_PYTHON ?= $(BIN)/python
 COMPILERS := triton==3.6.0 cuda-python==13.0.3 nvidia-cuda-nvrtc==13.5.37
 
-.PHONY: help setup compilers run test lint soak bench lock docs clean
+.PHONY: help setup compilers run test lint soak bench gpu lock docs clean
 
 help: ## say what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -51,6 +52,9 @@ bench: $(READY) ## print figures of the engine, the store and the kernel spaces 
 	  echo "== $$what"
 	  $(BIN)/python -m kernelarc.bench.experiments.$$what
 	done
+
+gpu: ## check everything on this machine's NVIDIA GPU, judge first, then measure (GPU_PYTHON=python3 for another)
+	@bash tools/gpu_check.sh $(GPU_PYTHON) run/gpu-$$(date +%Y%m%d-%H%M%S)
 
 lock: ## resolve the dependencies anew (needs uv on the PATH or in .venv)
 	PATH="$(BIN):$$PATH" uv pip compile pyproject.toml --extra dev --universal --generate-hashes \

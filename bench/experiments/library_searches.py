@@ -49,6 +49,7 @@ LIVE: Sequence[tuple[bool, int, int, int]] = (  # with a residual in place, M, N
     (False, 384, 5120, 1280),
 )
 _ROUNDS = 40
+_ISLAND = "experiment"
 
 Method: TypeAlias = "Callable[[Play, int], None]"
 
@@ -116,7 +117,7 @@ class Live:
                 number=place,
                 round=0,
                 workload=self.workload.fingerprint,
-                island="experiment",
+                island=_ISLAND,
                 mutation="experiment",
                 genome=genome,
             )
@@ -125,8 +126,9 @@ class Live:
         ]
         self.session.submit(candidates, limit={})
         for evaluation in self.session.collect():
-            timed = evaluation.measurement
-            found[evaluation.candidate.number] = math.inf if timed is None else timed.objective
+            if evaluation.candidate.island == _ISLAND:  # not what a campaign left behind
+                timed = evaluation.measurement
+                found[evaluation.candidate.number] = math.inf if timed is None else timed.objective
         return found
 
     def device(self) -> tuple[Device, Problem]:

@@ -102,9 +102,11 @@ class WatchedDevice(KernelDevice):
         close = session.close
 
         def closing() -> None:
-            if getattr(session, "_flow", None) is not None:
-                self.said.append(dict(session.observe()))
-            close()
+            try:
+                if getattr(session, "_flow", None) is not None:
+                    self.said.append(dict(session.observe()))
+            finally:  # also where the device does not answer any more
+                close()
 
         session.close = closing  # type: ignore[method-assign]
         return session
