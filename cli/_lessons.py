@@ -135,9 +135,8 @@ def lesson_text(lessons: Lessons, labels: Mapping[str, str]) -> str:
     workloads = dict.fromkeys(lesson.first.workload for lesson in everything)
     if not workloads:
         return (
-            "The islands have concluded nothing yet: no new best was surely faster than the genome "
-            "it was made from\nby few enough gene changes to try each undone, and no region of "
-            "genomes failed again and again."
+            "The islands have concluded nothing yet: of no new best was it tried to the end which of "
+            "its changed genes\nmade it faster, and no region of genomes failed again and again."
         )
     return "\n\n".join(
         _section(labels.get(workload, workload), _on(lessons, workload)) for workload in workloads
@@ -167,19 +166,20 @@ def _section(label: str, lessons: Lessons) -> str:
 def _wins_text(wins: Sequence[Lesson]) -> str:
     rows = [
         (
-            _changes_text(lesson.first.changes) or "(whole genome)",
             interval(lesson.best),
             str(len(lesson.claims)),
             ", ".join(lesson.islands),
             lesson.first.predicate or "this workload",
+            _changes_text(lesson.first.changes) or "(whole genome)",
         )
         for lesson in wins
     ]
     heading = (
-        f"{count(len(wins), 'win')}: each is the smallest change that made a genome, its parent, "
-        f"faster;\nundone in any part, the gain was lost. 1.25 x is 25 % faster than the parent."
+        f"{count(len(wins), 'win')}: each is what made a genome faster than the one that it is "
+        f"compared with, its parent,\nwithout the changes that made no difference: with these undone, "
+        f"the gain was lost. 1.25 x is 25 % faster."
     )
-    columns = ("gene change", "gain over parent (95 % interval)", "times", "found by", "holds for")
+    columns = ("gain over parent (95 % interval)", "times", "found by", "holds for", "gene change")
     return "\n".join([heading, *_often(wins), "", table(columns, rows)])
 
 
