@@ -135,8 +135,8 @@ def lesson_text(lessons: Lessons, labels: Mapping[str, str]) -> str:
     workloads = dict.fromkeys(lesson.first.workload for lesson in everything)
     if not workloads:
         return (
-            "The islands have concluded nothing yet: of no new best was it tried to the end which of "
-            "its changed genes\nmade it faster, and no region of genomes failed again and again."
+            "The islands have concluded nothing yet: of no new best was it tried to the end which "
+            "of its changed genes\nmade it faster, and no region of genomes failed again and again."
         )
     return "\n\n".join(
         _section(labels.get(workload, workload), _on(lessons, workload)) for workload in workloads
@@ -176,8 +176,8 @@ def _wins_text(wins: Sequence[Lesson]) -> str:
     ]
     heading = (
         f"{count(len(wins), 'win')}: each is what made a genome faster than the one that it is "
-        f"compared with, its parent,\nwithout the changes that made no difference: with these undone, "
-        f"the gain was lost. 1.25 x is 25 % faster."
+        f"compared with, its parent,\nwithout the changes that made no difference; undone, the gain "
+        f"was lost. 1.25 x is 25 % faster."
     )
     columns = ("gain over parent (95 % interval)", "times", "found by", "holds for", "gene change")
     return "\n".join([heading, *_often(wins), "", table(columns, rows)])
