@@ -176,8 +176,8 @@ def _wins_text(wins: Sequence[Lesson]) -> str:
     ]
     heading = (
         f"{count(len(wins), 'win')}: each is what made a genome faster than the one that it is "
-        f"compared with, its parent,\nwithout the changes that made no difference; undone, the gain "
-        f"was lost. 1.25 x is 25 % faster."
+        f"compared with, its parent,\nwithout the changes that made no difference; undone, the "
+        f"gain was lost. 1.25 x is 25 % faster."
     )
     columns = ("gain over parent (95 % interval)", "times", "found by", "holds for", "gene change")
     return "\n".join([heading, *_often(wins), "", table(columns, rows)])
