@@ -1,4 +1,4 @@
-"""Memory that tells on a kernel: guard bands around it, poison in it, a digest of it.
+"""Memory that tells on a kernel: guard bands around it, and poison in it.
 
 Outputs are poisoned before every checked run, so that what was never written cannot agree with
 anything. Bands of a known pattern stand before and after every tensor, so that a write beside it
@@ -7,8 +7,6 @@ is seen. Sets of tensors rotate, so that timed calls meet new addresses and a co
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -79,10 +77,6 @@ class GuardedBuffer:
         self._after[:] = _BAND
         return "written " + " and ".join(seen) if seen else None
 
-    def digest(self) -> str:
-        """Return the digest of the content."""
-        return digest(self.array)
-
     def _bits(self) -> NDArray[np.generic]:
         return self.array.reshape(-1).view(f"u{self.array.dtype.itemsize}")
 
@@ -91,23 +85,6 @@ def _poison_of(dtype: np.dtype[np.generic]) -> int:
     if np.issubdtype(dtype, np.floating):
         return _POISON_BYTES[dtype.itemsize]
     return int.from_bytes(bytes([_WHOLE_POISON]) * dtype.itemsize, "little")
-
-
-def digest(array: NDArray[np.generic]) -> str:
-    """Return a digest of an array's bytes, dtype and shape: equal content, equal text."""
-    state = hashlib.blake2b(f"{array.dtype.str}{array.shape}".encode(), digest_size=16)
-    state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return state.hexdigest()
-
-
-def digests(arrays: Mapping[str, object]) -> dict[str, str]:
-    """Return the digest of every array by name; Python scalars have none, they cannot change."""
-    return {name: digest(a) for name, a in arrays.items() if isinstance(a, np.ndarray)}
-
-
-def changed(before: Mapping[str, str], arrays: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the names of the arrays whose content differs from the digests taken before."""
-    return tuple(name for name, now in digests(arrays).items() if before.get(name) != now)
 
 
 def last_level_cache_bytes(cpu: int = 0, root: Path = Path("/sys/devices/system/cpu")) -> int:
@@ -128,23 +105,3 @@ def rotation_count(set_bytes: int, cache_bytes: int, *, most_bytes: int = 2 << 3
     """
     wanted = 2 * cache_bytes // max(set_bytes, 1) + 1
     return max(2, min(wanted, most_bytes // max(set_bytes, 1)))
-
-
-class CacheFlush:
-    """Writes twice the last-level cache, so that what a kernel touches next comes from memory.
-
-    Attributes:
-        bytes_written: In all calls together.
-    """
-
-    __slots__ = ("_scratch", "bytes_written")
-
-    def __init__(self, cache_bytes: int | None = None) -> None:
-        size = 2 * (last_level_cache_bytes() if cache_bytes is None else cache_bytes)
-        self._scratch: NDArray[np.int64] = np.zeros(max(size // 8, 1), dtype=np.int64)
-        self.bytes_written = 0
-
-    def __call__(self) -> None:
-        """Evict. Costs about ten milliseconds per 32 MB of cache."""
-        self.bytes_written += self._scratch.nbytes
-        self._scratch.fill(self.bytes_written)

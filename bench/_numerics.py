@@ -296,10 +296,3 @@ def compare_exact(
         matched_ratio=float(np.mean(same)),
         cap=0.0,
     )
-
-
-def identical(first: NDArray[np.generic], second: NDArray[np.generic]) -> bool:
-    """Tell whether two arrays are equal bit for bit (NaN equals itself, 0.0 is not -0.0)."""
-    if first.shape != second.shape or first.dtype != second.dtype:
-        return False
-    return np.ascontiguousarray(first).tobytes() == np.ascontiguousarray(second).tobytes()

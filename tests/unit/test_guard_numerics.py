@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kernelarc.bench import compare, compare_exact, epsilon_of, identical, numpy_dtype
+from kernelarc.bench import compare, compare_exact, epsilon_of, numpy_dtype
 from kernelarc.genomes import InputError, Tolerance
 
 K = 256
@@ -198,17 +198,6 @@ def test_a_canary_refuses_nan_and_wrong_forms() -> None:
     broken = np.array([[3.0, math.nan], [3.0, 3.0]], dtype=np.float32)
     assert compare_exact(broken, expected, dtype="float32").max_error == math.inf
     assert compare_exact(broken.astype(np.float64), expected, dtype="float32").failure
-
-
-def test_identical_is_bit_for_bit() -> None:
-    """Row 8."""
-    one = np.array([0.0, 1.0, math.nan], dtype=np.float32)
-    assert identical(one, one.copy())
-    assert not identical(one, np.array([-0.0, 1.0, math.nan], dtype=np.float32))
-    assert not identical(one, one.astype(np.float64))
-    nudged = one.copy()
-    nudged[1] = np.nextafter(np.float32(1), np.float32(2))
-    assert not identical(one, nudged)
 
 
 def test_dtypes_are_named_exactly() -> None:
