@@ -183,10 +183,6 @@ class DeviceLock:
             return "another process"
         return _described(raw[:_LONGEST_HOLDER])
 
-    def intact(self) -> bool:
-        """Tell whether the lock is held and its file is still the one others would lock."""
-        return self._descriptor is not None and _same_file(self._descriptor, self.path)
-
     def release(self) -> None:
         """Let go. Idempotent."""
         if self._descriptor is not None:

@@ -135,13 +135,6 @@ def test_one_process_cannot_take_it_twice() -> None:
     lock.release()
 
 
-def test_a_removed_lock_file_is_noticed() -> None:
-    with DeviceLock("cpu") as lock:
-        assert lock.intact()
-        lock.path.unlink()
-        assert not lock.intact()
-
-
 def test_an_existing_file_is_opened_without_o_creat(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a sticky folder the kernel refuses O_CREAT on another user's file, even to root."""
     DeviceLock("cpu").acquire().release()
