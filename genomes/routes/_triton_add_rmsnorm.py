@@ -11,14 +11,13 @@ from kernelarc.genomes._operators import Operator, Workload
 from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes.kernels import (
-    Build,
     DeviceLimits,
     InputArgument,
     KernelRoute,
     TensorArgument,
 )
 from kernelarc.genomes.routes._cuda_add_rmsnorm import norm_roles
-from kernelarc.genomes.triton import Pointer, TritonCall, build_of
+from kernelarc.genomes.triton import Pointer, TritonCall
 from kernelarc.genomes.triton._packaged import PackagedTritonRoute
 
 ROUTE = "triton"
@@ -69,8 +68,8 @@ class TritonAddRmsnorm(PackagedTritonRoute):
         )
         return Space(ROUTE, genes, [ExpressionConstraint(text, names) for text in texts])
 
-    def build(self, workload: Workload, genome: Genome, arch: str) -> Build:
-        """Compile the kernel."""
+    def calls(self, workload: Workload, genome: Genome, arch: str) -> list[TritonCall]:
+        """Return the one launch."""
         from triton import language as tl  # noqa: PLC0415
 
         roles = norm_roles(self.operator)
@@ -114,7 +113,7 @@ class TritonAddRmsnorm(PackagedTritonRoute):
                 "maxnreg": numbers["maxnreg"] or None,
             },
         )
-        return build_of([call], arch)
+        return [call]
 
 
 _COUNTS = ("rows", "num_warps", "programs_per_sm", "num_stages", "maxnreg")

@@ -21,9 +21,11 @@ from kernelarc.genomes import (
     Operator,
     axis_values,
     packaged_problem,
+    packaged_problems,
     recognised,
 )
 from kernelarc.genomes.kernels import DeviceLimits, KernelRoute, kernel_routes
+from kernelarc.genomes.triton._packaged import PackagedTritonRoute
 from kernelarc.storage.exports._sol_triton import key_of, key_values, steps_of
 
 HOPPER = DeviceLimits.of_arch("sm_90a")
@@ -176,3 +178,15 @@ def test_an_exported_solution_computes_what_the_reference_does(
     }
     write_solution(tmp_path, route, operator, rows)
     assert_right(tmp_path, operator, sizes, CHECK)
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="Triton is not installed")
+@pytest.mark.parametrize("name", packaged_problems())
+def test_every_triton_route_describes_its_launches_for_a_solution(name: str) -> None:
+    problem = packaged_problem(name, [])
+    routes = [r for r in kernel_routes(problem.operator) if isinstance(r, PackagedTritonRoute)]
+    rng = np.random.default_rng(5)
+    for route in routes:
+        workload = problem.workloads[0]
+        genome = route.space(workload, HOPPER).sample(rng)
+        assert steps_of(route, workload, genome).count('"kernel":') >= 1
