@@ -132,11 +132,11 @@ class Judge:
         least = rounds_needed(claims=claims)
         contenders = [judged.evaluation.candidate.genome, incumbent.evaluation.candidate.genome]
         tries = [least, *(max(int(rounds), least) for rounds in longer)]
-        for rounds, following in zip(tries, [*tries[1:], least], strict=True):
+        for rounds in tries:
             contest = self._session.contest(arena.workload, contenders, rounds=rounds)
             speedup = contest_speedup(contest, judged, incumbent, claims=claims)
             verdict = self._by_value(speedup) if speedup is not None else Verdict.REVERT
-            within = speedup is not None and self._within_reach(speedup, following / rounds)
+            within = speedup is not None and self._within_reach(speedup, tries[-1] / rounds)
             if verdict is Verdict.KEEP or not within:
                 break
         return verdict, ContestRecord(
@@ -150,9 +150,9 @@ class Judge:
         )
 
     def _within_reach(self, speedup: Estimate, longer: float) -> bool:
-        """Tell whether so many times the rounds could lift the lower bound over the margin."""
+        """Tell whether as many times the rounds could lift the lower bound over the margin."""
         needed = speedup.value - (1.0 + self._rules.margin)
-        left = _HOPE * min(longer, 3.0) ** -0.5
+        left = _HOPE * longer**-0.5
         return needed > 0 and left * (speedup.value - speedup.low) < needed
 
     def _gains(self, speedup: Estimate) -> bool:
