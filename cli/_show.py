@@ -45,7 +45,7 @@ _NO_SOURCE = "a recorded space or a library answered, or its kernel file has cha
 @click.option("--source", "only_source", is_flag=True, help="Print the source, nothing else.")
 @AS_JSON
 def command(store: str, fingerprint: str, *, again: bool, only_source: bool, as_json: bool) -> None:
-    """Show one genome: alleles, source and evidence.
+    """Show one genome: alleles and evidence, or its source.
 
     FINGERPRINT may be shortened to any beginning that only one genome has. With --source the
     output is a C file that compiles as it is, with the options that its first lines name; of a
@@ -60,7 +60,7 @@ def command(store: str, fingerprint: str, *, again: bool, only_source: bool, as_
     if as_json:
         print_json({"schema": 1, "store": store_name(store), **_json(evidence, measured)})
     else:
-        click.echo(_text(evidence, measured))
+        click.echo(_text(evidence, measured, store_name(store)))
 
 
 def needed_source(evidence: Evidence) -> str:
@@ -99,7 +99,7 @@ def gather(reader: StoreReader, fingerprint: str) -> Evidence:
     )
 
 
-def _text(evidence: Evidence, again: Sequence[Evaluation]) -> str:
+def _text(evidence: Evidence, again: Sequence[Evaluation], store: str) -> str:
     genome = evidence.genome
     parts = [f"genome {genome.fingerprint}, route {genome.route}", _alleles(genome)]
     parts.append("evaluations\n" + _evaluations(evidence))
@@ -111,8 +111,16 @@ def _text(evidence: Evidence, again: Sequence[Evaluation]) -> str:
     if again:
         lines = [f"  {evidence.labels[e.candidate.workload]}: {outcome(e)}" for e in again]
         parts.append("measured now\n" + "\n".join(lines))
-    parts.append(evidence.source or f"There is no source here: {_NO_SOURCE}.")
+    parts.append(_where_source(evidence, store))
     return "\n\n".join(parts)
+
+
+def _where_source(evidence: Evidence, store: str) -> str:
+    """Return one line: a source has hundreds, under which the evidence would be out of sight."""
+    if evidence.source is None:
+        return f"There is no source here: {_NO_SOURCE}."
+    command = f"kernelarc show {store} {evidence.genome.fingerprint} --source"
+    return f"source ({count(len(evidence.source.splitlines()), 'line')}): {command}"
 
 
 def _alleles(genome: Genome) -> str:

@@ -38,6 +38,15 @@ def test_a_genome_s_source_compiles_as_its_first_lines_say(
     built = ["cc", *options[1].split(), "-c", "best.c", "-o", "best.o"]
     assert subprocess.run(built, check=False).returncode == 0
 
+    assert exit_code(["show", "kernelarc.db", best["fingerprint"], "--rerun"]) == 0
+    shown = capfd.readouterr().out
+    assert "measured now" in shown
+    assert len(shown.splitlines()) < 60
+    assert "#include" not in shown
+    hint = shown.splitlines()[-1].partition(": kernelarc ")[2]
+    assert exit_code(hint.split()) == 0
+    assert capfd.readouterr().out == source
+
     assert exit_code(["verify", "kernelarc.db", "--json"]) in {0, 1}
     verified = json.loads(capfd.readouterr().out)["verified"]
     assert verified[0]["speedup"]["estimate"] > 0
