@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -124,7 +125,12 @@ def record(
     for place in places.values():
         _demand_place(place, settings.target)
     done: list[Recorded] = []
-    with stop or StopRequest() as request, ground.open() as session:
+    with (
+        # A recording has no store beside which builds could lie.
+        TemporaryDirectory(prefix="kernelarc-record-") as folder,
+        stop or StopRequest() as request,
+        replace(ground, artefacts=Path(folder)).open() as session,
+    ):
         spaces = campaign_spaces(session, settings)
         for workload in session.problem.workloads:
             recorder = _Recorder(session, workload, spaces[workload.fingerprint], settings.seed)

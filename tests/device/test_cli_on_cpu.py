@@ -52,6 +52,17 @@ def test_a_genome_s_source_compiles_as_its_first_lines_say(
     assert verified[0]["speedup"]["estimate"] > 0
 
 
+def test_a_recording_is_all_that_record_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wanted = ["--measure", "2", "--check", "10", "-o", "space.json.gz", "--json"]
+    assert exit_code(["record", "gemm", *AXES, *wanted]) == 0
+    (one,) = json.loads(capfd.readouterr().out)["recordings"]
+    assert one["measured"] == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["space.json.gz"]
+
+
 def _verdicts(log: Path) -> int:
     return log.read_text().count(" cpu ") if log.exists() else 0
 
