@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from kernelarc.genomes._blobs import Blob, StandIn, find_blob, open_blob, stand_in
     from kernelarc.genomes._builtin import builtin_operators, builtin_problem, builtin_workloads
+    from kernelarc.genomes._child import child_environment
     from kernelarc.genomes._constraints import (
         AllowedAlleles,
         Constraint,
@@ -181,6 +182,7 @@ __all__ = [
     "bytes_of",
     "canonical_json",
     "checked_solution",
+    "child_environment",
     "dtype_bytes",
     "evaluate_over_axes",
     "find_blob",
@@ -225,6 +227,7 @@ _HOMES = {
     "_axes": ("axis_values", "bytes_of", "evaluate_over_axes", "flops_of", "tensor_bytes"),
     "_blobs": ("Blob", "StandIn", "find_blob", "open_blob", "stand_in"),
     "_builtin": ("builtin_operators", "builtin_problem", "builtin_workloads"),
+    "_child": ("child_environment",),
     "_constraints": ("AllowedAlleles", "Constraint", "ExpressionConstraint", "PredicateConstraint"),
     "_definitions": ("load_definition",),
     "_errors": (

@@ -9,11 +9,16 @@ import socket
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 from typing import Any
 
 from kernelarc.bench.cuda._protocol import Channel, Fault, Request, WorkerGoneError
-from kernelarc.genomes import InputError, KernelarcError, MissingPartError, StoppedError
+from kernelarc.genomes import (
+    InputError,
+    KernelarcError,
+    MissingPartError,
+    StoppedError,
+    child_environment,
+)
 
 _PROGRAM = "kernelarc.bench.cuda._worker"
 LT_BENCH = "kernelarc.bench.cuda._workbench:Workbench"
@@ -50,7 +55,7 @@ class WorkerProcess:
                 stdout=self._errors,
                 stderr=self._errors,
                 start_new_session=True,
-                env=child_environment(),
+                env=worker_environment(),
             )
         finally:
             theirs.close()
@@ -117,9 +122,6 @@ def checked(answer: Any) -> Any:
     return answer
 
 
-def child_environment() -> dict[str, str]:
-    """Let a child import this very package, wherever it was imported from."""
-    root = str(Path(sys.modules["kernelarc"].__path__[0]).parent)
-    known = os.environ.get("PYTHONPATH")
-    path = root if not known else os.pathsep.join([root, known])
-    return {**os.environ, "PYTHONPATH": path, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+def worker_environment() -> dict[str, str]:
+    """Return a child's environment in which GPUs have the numbers of ``nvidia-smi``."""
+    return {**child_environment(), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

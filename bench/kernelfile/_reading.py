@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from kernelarc.bench.kernelfile._records import Kernel
-from kernelarc.genomes import InputError, MissingPartError, nearest
+from kernelarc.genomes import InputError, MissingPartError, child_environment, nearest
 from kernelarc.genomes.triton import content_of
 
 IMPORT_LIMIT_S = 120.0
@@ -150,14 +150,6 @@ def _asked(
         raise InputError(f"{path}: ended its process on import (exit {code}): {_last(printed)}")
     answer: dict[str, Any] = json.loads(text)
     return answer, printed
-
-
-def child_environment() -> Mapping[str, str]:
-    """Return an environment in which a child imports this very package and asks for no input."""
-    root = str(Path(sys.modules["kernelarc"].__path__[0]).parent)
-    known = os.environ.get("PYTHONPATH")
-    path = root if not known else os.pathsep.join([root, known])
-    return {**os.environ, "PYTHONPATH": path}
 
 
 def _end_of(caught: IO[bytes]) -> str:

@@ -23,7 +23,7 @@ from kernelarc.bench.cpu._build import (
     COMPILER_OUT_OF_MEMORY,
     COMPILER_TIMED_OUT,
 )
-from kernelarc.bench.cuda._process import child_environment
+from kernelarc.bench.cuda._process import worker_environment
 from kernelarc.bench.cuda._protocol import Channel, WorkerGoneError
 from kernelarc.bench.kernels._compile_folder import CompileFolder
 from kernelarc.bench.kernels._messages import BuildReply, BuildRequest
@@ -311,7 +311,7 @@ def _demand_travel(route: KernelRoute) -> None:
 
 def _importing_as_here() -> dict[str, str]:
     """Let a compile process import whatever this one can: routes may be the user's."""
-    found = child_environment()
+    found = worker_environment()
     known = found["PYTHONPATH"].split(os.pathsep)
     rest = [path for path in sys.path if path and path not in known]
     return {**found, "PYTHONPATH": os.pathsep.join([*known, *rest])}

@@ -10,8 +10,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 from typing import IO, Any
+
+from kernelarc.genomes import child_environment
 
 _PROGRAM = "kernelarc.engine.tuning._program"
 _KEPT = 2000
@@ -44,7 +45,7 @@ def have_searched(order: Any, *, limit_s: float) -> int | None:
                 stdout=said,
                 stderr=said,
                 start_new_session=True,
-                env=_environment(),
+                env=child_environment(),
             )
         finally:
             os.close(alive)
@@ -73,11 +74,3 @@ def _end_of(said: IO[bytes]) -> str:
     said.seek(max(size - _KEPT, 0))
     lines = said.read().decode(errors="replace").strip().splitlines()
     return lines[-1][:300] if lines else "it said nothing"
-
-
-def _environment() -> dict[str, str]:
-    """Let the process import this very package."""
-    root = str(Path(sys.modules["kernelarc"].__path__[0]).parent)
-    known = os.environ.get("PYTHONPATH")
-    path = root if not known else os.pathsep.join([root, known])
-    return {**os.environ, "PYTHONPATH": path}
