@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDERS = ("genomes", "bench", "islands", "storage", "engine", "cli")
@@ -111,3 +114,16 @@ def test_every_path_that_the_documents_name_is_there() -> None:
         if not list(ROOT.glob(place.rstrip("/"))) and place not in _MADE_UP
     ]
     assert missing == []
+
+
+def test_the_lock_holds_what_the_project_asks_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    pinned: dict[str, list[str]] = {}
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    for name, version in (m.groups() for m in map(re.compile(r"^(\S+)==(\S+)").match, lines) if m):
+        pinned.setdefault(canonicalize_name(name), []).append(version)
+    for wanted in map(Requirement, asked):
+        versions = pinned.get(canonicalize_name(wanted.name), [])
+        assert versions, f"make lock: {wanted.name} is not in it"
+        assert all(wanted.specifier.contains(version) for version in versions), wanted
