@@ -109,6 +109,8 @@ class Worker:
             prepare(workload)
         except Exception as error:
             traceback.print_exc()
+            if self._bench.broken():
+                raise WorkerGoneError("the context is lost") from None
             kind = type(error).__name__ if isinstance(error, KernelarcError) else ""
             self._channel.send(Fault(kind=kind, message=str(error) if kind else _line(error)))
             return False

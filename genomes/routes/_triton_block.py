@@ -110,7 +110,8 @@ class TritonBlock(PackagedTritonRoute):
                 f"route triton takes heads of {', '.join(map(str, _HEADS))} features, rows of at "
                 f"most {_WIDEST}, and as many query heads as key-value heads or a multiple"
             )
-        if size.tokens * max(size.wide, size.q) > _MOST_ELEMENTS:
+        widest = max(size.wide, size.q, size.hidden)
+        if max(size.tokens, size.hidden) * widest > _MOST_ELEMENTS:
             return "route triton counts elements in 32 bits"
         return None
 

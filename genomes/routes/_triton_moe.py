@@ -117,8 +117,9 @@ class TritonMoe(PackagedTritonRoute):
             return extent(self.found, letter, axes)
 
         rows = size("T") * (size("K") if self.routed else 1)
+        widest = max(size("I"), size("S") if self.routed else 0)
         experts = size("E") if self.routed else 1
-        return _Sizes(rows=rows, hidden=size("H"), inner=size("I"), experts=experts)
+        return _Sizes(rows=rows, hidden=size("H"), inner=widest, experts=experts)
 
     def space(self, workload: Workload, device: DeviceLimits) -> Space:
         """Return tiles, pipeline, raster and warps of each phase, and what is fused."""
