@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from kernelarc.cli._text import duration, number
+from kernelarc.cli._text import duration, number, quantity
 from kernelarc.engine import IslandShare, Observer, Progress
 from kernelarc.genomes import Conclusion, ConclusionKind
 
@@ -93,7 +93,7 @@ def best_line(progress: Progress) -> str:
     if progress.objective is None:
         return "best: nothing valid yet"
     gain = f", {progress.gain:.3g} x its starting genome" if progress.gain else ""
-    return f"best {progress.best or ''}: {number(progress.objective)} {progress.unit}{gain}"
+    return f"best {progress.best or ''}: {quantity(progress.objective, progress.unit)}{gain}"
 
 
 def estimated_end_s(progress: Progress) -> float | None:

@@ -11,7 +11,7 @@ from kernelarc import engine
 from kernelarc.cli._arguments import AS_JSON
 from kernelarc.cli._campaign_flags import target_flags, values_of
 from kernelarc.cli._run import settings_of
-from kernelarc.cli._text import number, print_json, table
+from kernelarc.cli._text import print_json, quantity, table
 
 STOPPED = 3
 _COUNT = click.IntRange(min=1)
@@ -71,5 +71,5 @@ def _report(result: engine.RecordResult) -> str:
 
 def _row(one: engine.Recorded) -> tuple[str, ...]:
     counts = (one.checked, one.legal, one.measured, one.failed)
-    best = "-" if one.best is None else f"{number(one.best)} {one.unit}"
+    best = "-" if one.best is None else quantity(one.best, one.unit)
     return (one.workload, *map(str, counts), best, one.path)

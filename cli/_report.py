@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelarc import engine
-from kernelarc.cli._text import count, duration, genome, interval, number, table
+from kernelarc.cli._text import count, duration, genome, interval, quantity, table
 
 _REASONS = {
     "budget": "its budget of evaluations is used",
@@ -86,8 +86,8 @@ def _row(best: engine.BestResult) -> tuple[str, ...]:
 
 
 def objective(best: engine.BestResult) -> str:
-    """Return the best's number in the device's own unit."""
-    return f"{number(best.objective)} {best.unit}".rstrip()
+    """Return the best's number as a person reads it."""
+    return quantity(best.objective, best.unit)
 
 
 def genome_line(best: engine.BestResult) -> str:

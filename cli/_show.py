@@ -10,7 +10,7 @@ import click
 from kernelarc import engine
 from kernelarc.cli._arguments import AS_JSON, STORE
 from kernelarc.cli._stores import reading, workload_labels
-from kernelarc.cli._text import allele, count, interval, number, print_json, table
+from kernelarc.cli._text import allele, count, interval, print_json, quantity, table
 from kernelarc.genomes import Conclusion, Evaluation, Genome, InputError, Judged
 from kernelarc.storage import ContestRecord, StoreReader, store_name
 
@@ -134,7 +134,7 @@ def outcome(evaluation: Evaluation) -> str:
         return f"{evaluation.status.value}: {evaluation.failure}: {evaluation.message}"
     bound = " or more (stopped early)" if measured.censored else ""
     samples = count(len(measured.samples), "sample")
-    return f"{number(measured.objective)} {measured.unit}{bound}, {samples}"
+    return f"{quantity(measured.objective, measured.unit)}{bound}, {samples}"
 
 
 def _evaluations(evidence: Evidence) -> str:

@@ -10,7 +10,7 @@ import click
 from kernelarc import engine
 from kernelarc.cli._arguments import AS_JSON, STORE
 from kernelarc.cli._stores import reading
-from kernelarc.cli._text import count, duration, number, print_json, table
+from kernelarc.cli._text import count, duration, number, print_json, quantity, table
 
 _NO_ISLANDS = {
     "user": "seed genomes that were given",
@@ -68,7 +68,7 @@ def _spent(campaign: Mapping[str, Any]) -> str:
 
 def _best(best: Mapping[str, Any]) -> str:
     is_time = best["latency_us"] is not None
-    value = f"{number(best['latency_us'])} us" if is_time else number(best["objective"])
+    value = quantity(best["latency_us"], "us") if is_time else number(best["objective"])
     over = best["speedup"]
     gain = f", {over['estimate']:.3f} x the baseline" if over is not None else ""
     audited = "audited" if best["audited"] else "not audited"

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
-from kernelarc.genomes import Estimate
+from kernelarc.genomes import Estimate, Measurement
+
+_TIMES = ((1e6, "s"), (1e3, "ms"), (1.0, "us"))
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -23,6 +25,15 @@ def number(value: float | None, digits: int = 4) -> str:
     if value == 0 or 1e-3 <= abs(value) < 10**digits:
         return f"{value:.{digits}g}"
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.{digits}g}"
+
+
+def quantity(value: float, unit: str) -> str:
+    """Return what was measured: a time in the unit that suits it, anything else in its own."""
+    latency_us = Measurement(samples=(), objective=value, unit=unit).latency_us
+    if latency_us is None:
+        return f"{number(value)} {unit}".rstrip()
+    scale, name = next((s, n) for s, n in _TIMES if latency_us >= s or n == "us")
+    return f"{number(latency_us / scale)} {name}"
 
 
 def interval(estimate: Estimate | None) -> str:

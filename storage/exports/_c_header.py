@@ -56,7 +56,7 @@ def _introduction(subject: Subject, device: str, shape_names: list[str]) -> Iter
     without = [w.label for w in subject.workloads if not _is_audited(subject, w)]
     yield f"/* {_comment(subject.operator.name)}: genomes tuned for one device, per shape."
     yield f"   Device: {_comment(subject.device_label)}"
-    yield f"   From kernelarc's campaign {subject.campaign.id}; every number below was audited."
+    yield f"   From kernelarc's campaign {subject.campaign.id}; {_assurance(subject)}"
     yield ""
     yield "   Include this before the kernel's source, or compile it with -include; a genome and"
     yield "   its source as one file: kernelarc show STORE FINGERPRINT --source. Afterwards"
@@ -68,6 +68,14 @@ def _introduction(subject: Subject, device: str, shape_names: list[str]) -> Iter
     for label in without:
         yield f"   Left out, because no best of it was audited: {_comment(label)}"
     yield "*/"
+
+
+def _assurance(subject: Subject) -> str:
+    """Return what an audit was: a recording can only be read again."""
+    timed = [best.evaluation.measurement for best in subject.bests if best.audited]
+    if any(each is not None and each.cache == "recorded" for each in timed):
+        return "every number below is a recording's: nothing was run."
+    return "every number below was audited."
 
 
 def _is_audited(subject: Subject, workload: Workload) -> bool:

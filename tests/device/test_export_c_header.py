@@ -145,6 +145,7 @@ def test_the_header_makes_our_source_a_right_kernel(tmp_path: Path) -> None:
         '  puts("right");\n  return 0;\n}\n'
     )
     text = path.read_text()
+    assert "every number below was audited." in text
     (line,) = [t for t in text.splitlines() if t.startswith("#define KERNELARC_FLAGS")]
     flags = [f for f in line.split('"')[1].split() if f not in {"-shared", "-fPIC"}]
     kernel = str(tmp_path / "gemm.o")

@@ -16,6 +16,7 @@ from tests.unit.store_records import win
 
 from kernelarc.cli import COMMANDS, exit_code
 from kernelarc.cli._lessons import gather, lesson_text
+from kernelarc.cli._text import quantity
 from kernelarc.genomes import GeneChange, Judged
 from kernelarc.storage import open_reader
 
@@ -131,6 +132,30 @@ def test_best_repeats_the_result(call: Call, store: Path) -> None:
     assert "tile=16 unroll=4" in call("best", store)
 
 
+def test_one_time_is_shown_in_one_way(call: Call, store: Path) -> None:
+    fingerprint = json.loads(call("best", store, "--json"))["best"]["fingerprint"]
+    assert re.search(r" 1 ms ", call("best", store))
+    assert re.search(r"best .*: 1 ms, ", call("status", store))
+    assert re.search(r" 1 ms, ", call("show", store, fingerprint))
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (11.4832, "ms", "11.48 ms"),
+        (11483.2, "us", "11.48 ms"),
+        (999.4, "us", "999.4 us"),
+        (250.0, "ns", "0.25 us"),
+        (1.5, "s", "1.5 s"),
+        (0.0, "us", "0 us"),
+        (1523.0, "GFLOP/s", "1523 GFLOP/s"),
+        (3.0, "", "3"),
+    ],
+)
+def test_a_time_is_in_the_unit_that_suits_it(value: float, unit: str, shown: str) -> None:
+    assert quantity(value, unit) == shown
+
+
 def test_show_finds_a_genome_by_the_beginning_of_its_fingerprint(call: Call, store: Path) -> None:
     fingerprint = json.loads(call("best", store, "--json"))["best"]["fingerprint"]
     printed = call("show", store, fingerprint[:8])
@@ -141,6 +166,13 @@ def test_show_finds_a_genome_by_the_beginning_of_its_fingerprint(call: Call, sto
     assert [one["objective"] for one in shown["rerun"]] == [1.0]
     assert shown["evaluations"][0]["objective"] == 1.0
     call("show", store, fingerprint, "--source", code=2)
+
+
+def test_a_header_of_a_recorded_space_claims_no_audit(call: Call, store: Path) -> None:
+    call("export", store, "--format", "c-header", "-o", "best.h")
+    header = store.with_name("best.h").read_text()
+    assert "every number below is a recording's: nothing was run." in header
+    assert "every number below was audited" not in header
 
 
 def test_conclusions_name_gene_changes_with_gains(call: Call, store: Path) -> None:
