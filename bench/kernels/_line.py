@@ -252,6 +252,7 @@ class DeviceLine:
             # Its own time begins when what runs ahead of it, within limits of its own, is done.
             answer = self._heard(self._busy_until() or end)
             if not isinstance(answer, Outcome | Begun | Preparing):
+                self._since = time.monotonic()  # whoever waited behind this begins to wait anew
                 return checked(answer)
             fatal = isinstance(answer, Outcome) and answer.fatal
             self._take(answer)
@@ -273,6 +274,13 @@ class DeviceLine:
             self._blame(_LATE, Status.TIMEOUT)
         else:
             self._blame("the device worker died")
+
+    def demand_ready(self, place: int) -> None:
+        """Have a workload's bench made ready where nobody has yet; raises as ``ask_once``."""
+        if place not in self.prepared_s:
+            begun = time.monotonic()
+            self.ask_once("prepare", PREPARE_S, {"workload": place})
+            self.prepared_s.setdefault(place, time.monotonic() - begun)
 
     def give_up(self) -> None:
         """Have another thread that waits for the worker come back at once; close is next."""

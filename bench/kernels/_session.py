@@ -330,6 +330,7 @@ class KernelSession(Session):
         with self._moving().asking() as line:
             while True:
                 try:
+                    line.demand_ready(place)
                     # Every filling is referred twice, each time as long as the first at most.
                     patience_s = CONTEST_S + _REFERENCES * line.prepared_s.get(place, 0.0)
                     answer: ContestReply = line.ask_once("contest", patience_s, arguments)

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.compiling_routes import PlantedRoute
 
 from kernelarc.bench import DeviceLock
-from kernelarc.bench.kernels import KernelSession, _line
+from kernelarc.bench.kernels import KernelSession, _line, _session
 from kernelarc.genomes import Candidate, Evaluation, Genome, InputError, Status, builtin_problem
 
 PROBLEM = builtin_problem("gemm")
@@ -194,6 +194,18 @@ def test_questions_wait_for_a_slow_reference(
         assert asked["clock_mhz"] == "1"
         (found,) = session.collect()
         assert found.status is Status.OK
+        assert session._moving()._line.prepared_s[0] > 1.5
+
+
+def test_a_first_contest_waits_for_a_slow_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an audit does, whose worker has evaluated nothing."""
+    monkeypatch.setattr(_session, "CONTEST_S", 0.5)
+    with _opened(tmp_path, ordinal=3) as session:
+        genomes = [_genome(session, way) for way in ("good", "slow")]
+        contest = session.contest(WORKLOAD, genomes, rounds=2)
+        assert not contest.failures
         assert session._moving()._line.prepared_s[0] > 1.5
 
 
