@@ -69,6 +69,8 @@ class Assignments:
         except KeyError:
             return f"gene {name!r} is missing"
         except TypeError:  # not hashable, so no allele at all
+            if not isinstance(alleles, Mapping):
+                return f"a genome is made of alleles by gene, a dict, not {alleles!r}"
             return f"gene {name!r} has no allele {alleles[name]!r}"
         return found if read == len(alleles) else self._unknown(alleles) or found
 

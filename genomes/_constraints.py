@@ -109,7 +109,7 @@ class PredicateConstraint(Positional):
         text: How people read it; the function's name if empty.
 
     Raises:
-        InputError: No genes were given and the parameters do not name them.
+        InputError: It is no function, or no genes were given and the parameters do not name them.
     """
 
     __slots__ = ()
@@ -117,6 +117,11 @@ class PredicateConstraint(Positional):
     def __init__(
         self, function: Callable[..., Any], genes: Iterable[str] | None = None, text: str = ""
     ) -> None:
+        if not callable(function):
+            raise InputError(
+                f"a PredicateConstraint takes a function of alleles, not {function!r}; "
+                "a text becomes an ExpressionConstraint"
+            )
         self.function = function
         self.text = text or getattr(function, "__name__", type(function).__name__)
         self.genes = tuple(genes) if genes is not None else self._parameters()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import ClassVar
@@ -104,6 +105,10 @@ class Choice(Listed):
     _ordered: bool = field(init=False, repr=False, compare=False, default=False)
 
     def __post_init__(self) -> None:
+        if isinstance(self.options, str) or not isinstance(self.options, Sequence):
+            raise InputError(
+                f"gene {self.name!r}: options must be a tuple of alleles, not {self.options!r}"
+            )
         if not self.options:
             raise InputError(f"gene {self.name!r} has no alleles")
         for option in self.options:

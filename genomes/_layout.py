@@ -184,5 +184,7 @@ def _places(route: str, genes: Sequence[Gene]) -> dict[str, int]:
         if not isinstance(gene.name, str) or not gene.name:
             raise InputError(f"route {route!r}: a gene's name must be a text, not {gene.name!r}")
         if places.setdefault(gene.name, position) != position:
-            raise InputError(f"route {route!r} has two genes named {gene.name!r}")
+            raise InputError(
+                f"route {route!r} has two genes named {gene.name!r}; every name must be different"
+            )
     return places

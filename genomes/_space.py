@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelarc.genomes._admission import admitted_constraints, admitted_genes
 from kernelarc.genomes._alleles import Allele, same_allele
 from kernelarc.genomes._assignment import Assignment, Assignments
 from kernelarc.genomes._constraints import Constraint
+from kernelarc.genomes._draw import demand_generator
 from kernelarc.genomes._errors import IllegalGenomeError, InputError, nearest
 from kernelarc.genomes._gene import Gene
 from kernelarc.genomes._genes import Choice, IntegerRange, PowerOfTwo
@@ -55,7 +57,8 @@ class Space:
         hint: What the route guesses a genome to cost; it orders what is tried, nothing else.
 
     Raises:
-        InputError: A name is doubled or unknown, a condition names an allele that is not there.
+        InputError: A gene or constraint is none, a name is doubled or unknown, a condition names
+            an allele that is not there.
     """
 
     def __init__(
@@ -68,9 +71,9 @@ class Space:
     ) -> None:
         self.route = route
         self.hint = hint
-        self.genes = tuple(genes)
-        self.constraints = tuple(constraints)
+        self.genes = admitted_genes(route, genes)
         self.names = tuple(gene.name for gene in self.genes)
+        self.constraints = admitted_constraints(route, constraints)
         self._layout = Layout(route, self.genes, self.constraints)
         self._all = Assignments(self._layout)
 
@@ -176,8 +179,10 @@ class Space:
 
         Raises:
             NothingValidError: There is none; the message names the constraints to blame.
-            InputError: A constraint cannot be evaluated on alleles that all others allow.
+            InputError: ``rng`` is no Generator, or a constraint cannot be evaluated on alleles that
+                all others allow.
         """
+        demand_generator(rng)
         return self._all.genome(self._all.sample(rng))
 
     def enumerate(self) -> Iterator[Genome]:
@@ -208,7 +213,11 @@ class Space:
         Missing genes and alleles outside their domains are allowed; unknown genes are ignored.
         Equally near ones are drawn by ``rng``. None means that a bounded search found nothing,
         which where ``size().exact`` happens only to alleles far from anything legal.
+
+        Raises:
+            InputError: ``rng`` is no Generator.
         """
+        demand_generator(rng)
         found = repaired(self._layout, alleles, rng)
         return None if found is None else self._all.genome(found)
 

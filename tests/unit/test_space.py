@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -380,6 +380,49 @@ def test_pinning_a_parent_keeps_or_drops_its_children() -> None:
 def test_malformed_spaces_are_refused_when_made(genes: list[Gene], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Space("r", genes)
+
+
+FLAG = Boolean(name="p")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Space("r", ["text"]), r"genes\[0\] must be a gene, for example Choice\("),  # type: ignore[list-item]
+        (lambda: Space("r", "text"), "genes must be a list or tuple, not 'text'"),  # type: ignore[arg-type]
+        (lambda: Space("r", FLAG), "genes must be a list or tuple, not Boolean"),  # type: ignore[arg-type]
+        (
+            lambda: Space("r", [FLAG, Boolean(name="q", when="p")]),  # type: ignore[arg-type]
+            r"gene 'q': its condition must be When\(gene, \(allele, ...\)\), not 'p'",
+        ),
+        (
+            lambda: Space("r", [FLAG], ["p > 0"]),  # type: ignore[list-item]
+            r"constraints\[0\] must be a constraint, for example ExpressionConstraint\('p > 0', ",
+        ),
+        (
+            lambda: Space("r", [FLAG], [lambda p: p]),  # type: ignore[list-item]
+            r"for example PredicateConstraint\(function\), not <function",
+        ),
+        (
+            lambda: Space("r", [FLAG], [PredicateConstraint]),  # type: ignore[list-item]
+            r"constraints\[0\] must be a constraint",
+        ),
+        (lambda: Space("r", [FLAG], "p > 0"), "constraints must be a list or tuple, not 'p > 0'"),  # type: ignore[arg-type]
+        (lambda: PredicateConstraint("p > 0"), "takes a function of alleles, not 'p > 0'"),  # type: ignore[arg-type]
+        (lambda: Choice(name="c", options="ab"), "options must be a tuple of alleles, not 'ab'"),  # type: ignore[arg-type]
+        (lambda: Choice(name="c", options=3), "options must be a tuple of alleles, not 3"),  # type: ignore[arg-type]
+        (lambda: Space("r", [FLAG]).sample(3), r"for example numpy.random.default_rng\(3\), not 3"),  # type: ignore[arg-type]
+        (lambda: Space("r", [FLAG]).repair({}, None), "rng must be a numpy Generator"),  # type: ignore[arg-type]
+        (lambda: FLAG.sample(3), "rng must be a numpy Generator"),  # type: ignore[arg-type]
+        (lambda: Space("r", [FLAG]).genome(3), "made of alleles by gene, a dict, not 3"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_of_a_wrong_kind_is_refused_in_one_line(
+    make: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
 
 
 def test_a_constraint_over_an_unknown_gene_is_refused_when_made() -> None:
