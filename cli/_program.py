@@ -17,7 +17,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "resume": "Continue a campaign where it stopped, or extend a finished one.",
         "status": "Say how far the campaigns of a store are, and what each island did.",
         "best": "Show the best genome of every workload.",
-        "show": "Show one genome: alleles, source and evidence.",
+        "show": "Show one genome: alleles and evidence, or its source.",
         "conclusions": "Say what the islands learned: wins, traps, retractions.",
         "campaigns": "List the campaigns of a store.",
         "export": "Write a campaign's result or record in another format.",
