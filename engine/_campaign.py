@@ -189,7 +189,14 @@ class Campaign:
             state,
             seed=settings.seed,
             learned=settings.controller,
-            firsts=firsts(session, spaces, self._writer, self._ground.seeds, campaign=self._id),
+            firsts=firsts(
+                session,
+                spaces,
+                self._writer,
+                self._ground.seeds,
+                pins=settings.pins,
+                campaign=self._id,
+            ),
             bandits=bandits_of(state, session, self._writer, self._id)
             if settings.resources
             else None,

@@ -27,6 +27,7 @@ def firsts(
     reader: StoreReader | None,
     seeds: Sequence[Seed],
     *,
+    pins: Mapping[str, str],
     campaign: int | None = None,
 ) -> dict[str, list[tuple[str, Proposal]]]:
     """Return per workload what to try first, as (source, proposal), best guess first.
@@ -38,6 +39,7 @@ def firsts(
         spaces: By workload fingerprint, then by route.
         reader: For priors: the best of other environments and workloads. None on a fresh store.
         seeds: The user's; each must fit every workload's space.
+        pins: What the user pinned, by gene, for messages.
         campaign: Only what stood before this one counts as a best.
     """
     found = {}
@@ -52,7 +54,7 @@ def firsts(
             if _fits(genome, own)
         ]
         found[workload.fingerprint] = [
-            *((USER, Proposal(genome=seed.genome(own), mutation="seed")) for seed in seeds),
+            *((USER, Proposal(genome=seed.genome(own, pins), mutation="seed")) for seed in seeds),
             *device[:1],
             *near,
             *device[1:],

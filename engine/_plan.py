@@ -82,7 +82,7 @@ def plan(
             state = build_state(session, settings)
             arenas = list(state.arenas.values())
             spaces = {a.workload.fingerprint: a.spaces for a in arenas}
-            firsts(session, spaces, None, ground.seeds)
+            firsts(session, spaces, None, ground.seeds, pins=settings.pins)
             routes = {route: space for a in arenas for route, space in a.spaces.items()}
             return Plan(
                 target=settings.target,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import time
@@ -81,7 +81,7 @@ def _run(
         ground = make_ground(settings, *own)
         with ground.open() as session:
             state = build_state(session, settings)
-            _check_seeds(session, state, ground.seeds)
+            _check_seeds(session, state, ground)
             # The log of a deterministic campaign can be made again: a loss of power may cost it
             # its newest rows. Measurements cannot.
             synchronous: Literal["NORMAL", "FULL"] = "NORMAL" if session.deterministic else "FULL"
@@ -263,10 +263,10 @@ def settings_of(
     return CampaignSettings.from_json({**values, "store": store})
 
 
-def _check_seeds(session: Session, state: CampaignState, seeds: Sequence[Seed]) -> None:
+def _check_seeds(session: Session, state: CampaignState, ground: Ground) -> None:
     """Fit the seed genomes into their spaces before anything is written."""
     spaces = {key: arena.spaces for key, arena in state.arenas.items()}
-    firsts(session, spaces, None, seeds)
+    firsts(session, spaces, None, ground.seeds, pins=ground.settings.pins)
 
 
 def _facts(ground: Ground, state: CampaignState, session: Session) -> dict[str, Any]:

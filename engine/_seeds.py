@@ -43,11 +43,11 @@ class Seed:
         alleles = {str(gene): allele_from_json(found) for gene, found in value["genome"].items()}
         return cls(file=value["file"], route=value["route"], alleles=alleles)
 
-    def genome(self, spaces: Mapping[str, Space]) -> Genome:
-        """Fit it into the space of its route.
+    def genome(self, spaces: Mapping[str, Space], pins: Mapping[str, str]) -> Genome:
+        """Fit it into the space of its route, in which the pinned genes have one allele each.
 
         Raises:
-            InputError: An unknown route, or a genome outside the space.
+            InputError: An unknown route, a genome outside the space, or one that a pin excludes.
         """
         route = self.route
         if route is None and len(spaces) == 1:
@@ -60,6 +60,11 @@ class Seed:
             if gene not in space.names:
                 close = nearest(gene, space.names)
                 raise InputError(f"seed genome {self.file}: no gene {gene!r}{close}")
+            if gene in pins and not space.gene(gene).contains(self.alleles[gene]):
+                raise InputError(
+                    f"seed genome {self.file}: gene {gene!r} is {self.alleles[gene]!r} there, and "
+                    f"the pin {gene}={pins[gene]} allows nothing else; drop one of the two"
+                )
         try:
             return space.genome(self.alleles)
         except IllegalGenomeError as error:

@@ -237,6 +237,18 @@ def test_a_seed_genome_outside_the_space(
     assert not small_space.with_name("kernelarc.db").exists()
 
 
+@pytest.mark.parametrize("flag", ["--budget=4", "--dry-run"])
+def test_a_seed_genome_that_a_pin_excludes_names_the_pin(
+    run: Run, small_space: Path, flag: str
+) -> None:
+    seed = small_space.with_name("seed.json")
+    seed.write_text('{"genome": {"tile": 8, "unroll": 1}}')
+    words = ("run", small_space, flag, "--seed-genome", seed, "--pin")
+    assert_refused(run(*words, "tile=16"), 2, "seed.json", "'tile' is 8", "the pin tile=16")
+    assert not small_space.with_name("kernelarc.db").exists()
+    assert run(*words, "tile=8").code == 0
+
+
 def _text_file(path: Path) -> None:
     path.write_text("just some text, and more of it than a header has\n" * 9)
 
