@@ -317,6 +317,7 @@ def test_results_kept_in_fewer_bits_are_caught() -> None:
 def test_inputs_are_cold_and_random() -> None:
     """Rows 14 and 15: 34 MB of weights fit into the cache, and still come from memory."""
     bench = Bench("product", shape=(64, 4096, 4096))
+    assert bench.evaluate(bench.honest).status is Status.OK  # and its kernels are loaded
     memory, cupy = bench.bench.memory, bench.cupy
     touched = memory.count * bench.bench.job.touched_bytes
     assert memory.swept or touched > 2 * int(bench.work._properties["l2CacheSize"])
