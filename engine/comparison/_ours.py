@@ -43,6 +43,9 @@ def play_campaign(
         budget: Unique evaluations.
         seed: The campaign's.
         settings: Campaign settings that differ from the defaults.
+
+    Raises:
+        KeyboardInterrupt: Somebody asked this process to stop.
     """
     device, follower = table.device, _Follower()
     device.recording = replace(device.recording, seeds=())
@@ -56,5 +59,8 @@ def play_campaign(
                 **(settings or {}),
             }
         )
-        run(values, device=device, problem=device.problem, observer=follower)
+        result = run(values, device=device, problem=device.problem, observer=follower)
+    if result.status != "finished":
+        # The campaign took the signal for itself; what it did until then is no whole run.
+        raise KeyboardInterrupt
     return follower.objectives

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -65,3 +68,13 @@ def test_names_and_families() -> None:
     assert names == ["kernelarc", *FAMILIES["optuna"], "random"]
     with pytest.raises(InputError, match="did you mean 'random'"):
         methods_named(("randon",))
+
+
+def test_a_campaign_that_is_told_to_stop_is_no_whole_run(spaces: Path) -> None:
+    table = load_table(spaces / "bowl.json")
+    table.device._delay_s = 0.05
+    stopper = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM))
+    stopper.start()
+    with pytest.raises(KeyboardInterrupt):
+        play_campaign(table, 90, 1)
+    stopper.join()
