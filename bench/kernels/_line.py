@@ -131,8 +131,10 @@ class DeviceLine:
         """Return until when (monotonic) the running candidate must have answered, or None."""
         if not self.flying:
             return None
-        limit = _time_limit_s(self.flying[0].limit_us) if self._begun else PREPARE_S
-        return self._since + limit
+        if self._begun:
+            return self._since + _time_limit_s(self.flying[0].limit_us)
+        # A worker that is not at something else says at once that it makes its bench ready.
+        return self._since + (ASK_S if self._preparing_since is None else PREPARE_S)
 
     def harvest(self) -> None:
         """Take in what the worker has said; give up on a candidate that takes too long."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -215,6 +217,18 @@ def test_a_worker_that_dies_idle_costs_no_candidate(session: KernelSession) -> N
         line._worker.strike()
         line._worker._process.wait()
     assert _evaluated(session, ["slow"], first=1)[0].status is Status.OK
+
+
+def test_a_worker_that_stands_still_costs_no_candidate(
+    session: KernelSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _evaluated(session, ["good"])[0].status is Status.OK
+    monkeypatch.setattr(_line, "ASK_S", 1.0)
+    with session._moving().asking() as line:
+        os.kill(line._worker.pid, signal.SIGSTOP)
+    begun = time.monotonic()
+    assert _evaluated(session, ["slow"], first=1)[0].status is Status.OK
+    assert time.monotonic() - begun < 20
 
 
 def test_builds_are_for_the_device_at_hand(session: KernelSession) -> None:
