@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from kernelarc import genomes
+from kernelarc import engine, genomes
 from kernelarc.cli._arguments import AS_JSON
 from kernelarc.cli._text import print_json, table
 
@@ -23,19 +23,32 @@ _DEFINITION, _WORKLOADS = "definition.json", "workload.jsonl"
 def command(folder: str | None, as_json: bool) -> None:
     """List the operators that can be searched for.
 
+    Each with the devices it runs on and, of a GPU, the routes that serve it there.
     Without DIR, those that come with kernelarc, with the workloads that come with each. With DIR,
     the operators of the problem folders below it (definition.json, workload.jsonl).
     """
     found = _below(Path(folder)) if folder is not None else _builtin()
+    served = {
+        name: engine.serving(*entry, None if folder is None else Path(name))
+        for name, entry in found.items()
+    }
     if as_json:
-        shown = [_json(name, *entry) for name, entry in found.items()]
+        shown = [{**_json(name, *entry), "routes": served[name]} for name, entry in found.items()]
         print_json({"schema": 1, "operators": shown})
         return
     rows = [
-        (name, " ".join(operator.axes), _dtypes(operator), str(len(workloads)), _line(operator))
+        (
+            name,
+            engine.serving_text(served[name]) or "nothing",
+            " ".join(operator.axes),
+            _dtypes(operator),
+            str(len(workloads)),
+            _line(operator),
+        )
         for name, (operator, workloads) in found.items()
     ]
-    click.echo(table(("operator", "axes", "dtypes", "workloads", "what it computes"), rows))
+    headings = ("operator", "runs on", "axes", "dtypes", "workloads", "what it computes")
+    click.echo(table(headings, rows))
 
 
 def _builtin() -> dict[str, tuple[genomes.Operator, tuple[genomes.Workload, ...]]]:

@@ -5,6 +5,7 @@
 - who watches: Observer, Progress, Counts, IslandShare
 - the machine: doctor, devices
 - spaces for replay: record, RecordResult, Recorded
+- what serves an operator: serving, serving_text
 - compiling without a device: check, CheckResult, RouteCheck, Spread
 """
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kernelarc.engine._results import BestResult, CampaignResult, result_of, workloads_of
     from kernelarc.engine._run import artefacts_of, resume, run
     from kernelarc.engine._sampling import CHECK, MEASURE, SAMPLES
+    from kernelarc.engine._serving import serving, serving_text
     from kernelarc.engine._settings import CampaignSettings
     from kernelarc.engine._signals import StopRequest
     from kernelarc.engine._source import source_of
@@ -65,6 +67,8 @@ __all__ = [
     "result_of",
     "resume",
     "run",
+    "serving",
+    "serving_text",
     "source_of",
     "status",
     "verify",
@@ -84,6 +88,7 @@ _HOMES = {
     "_results": ("BestResult", "CampaignResult", "result_of", "workloads_of"),
     "_run": ("artefacts_of", "resume", "run"),
     "_sampling": ("CHECK", "MEASURE", "SAMPLES"),
+    "_serving": ("serving", "serving_text"),
     "_settings": ("CampaignSettings",),
     "_signals": ("StopRequest",),
     "_source": ("source_of",),

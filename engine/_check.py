@@ -17,9 +17,10 @@ import numpy as np
 
 from kernelarc.bench.kernels import BuildReply, BuildShelf, CompilePool, KernelDevice, Order
 from kernelarc.engine._sampling import SAMPLES
+from kernelarc.engine._serving import serving, serving_text
 from kernelarc.engine._settings import CampaignSettings
 from kernelarc.engine._spaces import legal_space
-from kernelarc.engine._targets import FIRST_GPU, resolve_target
+from kernelarc.engine._targets import FIRST_GPU, Target, resolve_target
 from kernelarc.genomes import Genome, InputError, MissingPartError, Space, Workload
 from kernelarc.genomes.kernels import DeviceLimits, KernelReport, KernelRoute
 
@@ -110,12 +111,9 @@ def check(settings: CampaignSettings, *, arch: str, samples: int = SAMPLES) -> C
         NothingValidError: A space has no legal genome.
     """
     begun, limits = time.monotonic(), DeviceLimits.of_arch(arch)
-    target = resolve_target(replace(settings, device=settings.device or FIRST_GPU))
-    if not isinstance(target.device, KernelDevice):
-        raise InputError(f"{settings.target}: check compiles for cuda:N, not {target.device.name}")
-    routes, missing = target.device.split_routes(target.problem)
+    target, (routes, missing) = _compiled(settings)
     if not routes and not missing:
-        raise InputError(f"{settings.target}: no compiled route serves it")
+        raise _nothing_compiled(settings, target)
     if not routes:
         raise MissingPartError("; ".join(f"{name}: {why}" for name, why in missing.items()))
 
@@ -141,6 +139,31 @@ def check(settings: CampaignSettings, *, arch: str, samples: int = SAMPLES) -> C
         routes=tuple(checked),
         missing=missing,
         seconds=round(time.monotonic() - begun, 3),
+    )
+
+
+def _compiled(
+    settings: CampaignSettings,
+) -> tuple[Target, tuple[tuple[KernelRoute, ...], dict[str, str]]]:
+    """Return the target, its routes that can be built here, and what the others lack."""
+    target = resolve_target(replace(settings, device=settings.device or FIRST_GPU))
+    if not isinstance(target.device, KernelDevice):
+        raise InputError(f"{settings.target}: check compiles for cuda:N, not {target.device.name}")
+    return target, target.device.split_routes(target.problem)
+
+
+def _nothing_compiled(settings: CampaignSettings, target: Target) -> InputError:
+    """Say what there is in place of what was asked for."""
+    if settings.routes is not None:
+        able, missing = _compiled(replace(settings, routes=None))[1]
+        if able or missing:
+            names = ", ".join([*(route.name for route in able), *missing])
+            asked = ", ".join(settings.routes)
+            return InputError(f"{settings.target}: check compiles its routes {names}, not {asked}")
+    served = serving_text(serving(target.problem.operator, target.problem.workloads))
+    return InputError(
+        f"{settings.target}: no compiled route serves it: it runs on {served}; check compiles "
+        "routes triton and cuda of cuda:N ('kernelarc operators' lists what each serves)"
     )
 
 

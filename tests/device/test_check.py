@@ -23,8 +23,11 @@ def test_an_unknown_architecture_is_named() -> None:
 
 
 def test_a_target_without_compiled_routes_is_refused() -> None:
-    with pytest.raises(InputError, match="no compiled route serves it"):
+    said = r"no compiled route serves it: it runs on cpu, .*check compiles routes triton and cuda"
+    with pytest.raises(InputError, match=said):
         check(CampaignSettings(target="gemm"), arch="sm_90a")
+    with pytest.raises(InputError, match="check compiles its routes triton, cuda, not cublaslt"):
+        check(CampaignSettings(target="matmul", routes=("cublaslt",)), arch="sm_90a")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is not None, reason="Triton is installed")

@@ -223,6 +223,18 @@ def test_an_export_seeds_another_campaign(call: Call, store: Path, small_space: 
     assert "have concluded nothing yet" in call("conclusions", "s.db")
 
 
+def test_operators_says_what_serves_each(call: Call) -> None:
+    listed = json.loads(call("operators", "--json"))["operators"]
+    routes = {one["target"]: one["routes"] for one in listed}
+    assert routes["gemm"] == {"cpu": ["cpu"], "cuda:N": ["cublaslt"]}
+    assert routes["add_rmsnorm"] == {"cpu": ["cpu"], "cuda:N": ["triton", "cuda"]}
+    assert routes["matmul"] == {"cuda:N": ["cublaslt", "triton", "cuda"]}
+    assert all(routes.values())
+    assert re.search(r"^gemm +cpu, cuda:N \(cublaslt\) +M N K", call("operators"), re.MULTILINE)
+    folder = json.loads(call("operators", ROOT / "examples", "--json"))["operators"]
+    assert [one["routes"] for one in folder] == [{"cuda:N": ["kernel.toml"]}]
+
+
 def test_operators_devices_and_doctor_speak_json(call: Call) -> None:
     targets = [one["target"] for one in json.loads(call("operators", "--json"))["operators"]]
     assert targets[:4] == ["gemm", "add_rmsnorm", "matmul", "gemm_residual"]
