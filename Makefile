@@ -29,7 +29,7 @@ $(READY): requirements.lock pyproject.toml
 compilers: $(READY) ## install the compilers of GPU kernels (about 300 MB): their tests need no GPU
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(COMPILERS)
 
-run: $(READY) ## search two real kernels on this CPU, audit and export the winners (about 5 minutes on 2 cores)
+run: $(READY) ## search two real kernels on this CPU, audit and export the winners (two to five minutes on 2 cores)
 	@bash tools/first_campaigns.sh $(BIN)/kernelarc run/$$(date +%Y%m%d-%H%M%S)
 
 lint: $(READY)
