@@ -43,11 +43,12 @@ def _run_and_kill(path: Path, after_s: float) -> int:
         text=True,
         env=ENVIRONMENT,
     ) as child:
-        assert child.stdout is not None
+        assert child.stdout is not None and child.stderr is not None
         said = [child.stdout.readline()]  # the first one: it has begun to append
         time.sleep(after_s)
         child.send_signal(signal.SIGKILL)
-        rest, errors = child.communicate()
+        # Not by communicate(): it loses what readline() has read ahead.
+        rest, errors = child.stdout.read(), child.stderr.read()
     assert errors == ""
     said += [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
     return int(said[-1])

@@ -295,12 +295,13 @@ def _groups(where: str, campaign: int) -> int:
 @pytest.mark.parametrize("after_s", [0.0, 0.05, 0.11])
 def test_killed_at_any_moment_nothing_acknowledged_is_lost(where: str, after_s: float) -> None:
     with _program(APPEND.format(rounds=100_000), where, "1") as child:
-        assert child.stdout is not None
+        assert child.stdout is not None and child.stderr is not None
         campaign = int(child.stdout.readline())
         said = [child.stdout.readline()]
         time.sleep(after_s)
         child.kill()
-        rest, errors = child.communicate()
+        # Not by communicate(): it loses what readline() has read ahead.
+        rest, errors = child.stdout.read(), child.stderr.read()
     assert errors == ""
     said += [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
     _soon(lambda: _resumed(where, campaign))
