@@ -41,7 +41,7 @@ from kernelarc.islands.models import (
 )
 from kernelarc.islands.operators import DRAFTING, FAMILIES, GENERIC, toolbox_for
 
-_WIN_SHARE = 0.15
+_WIN_SHARE = 0.15  # at most; among proposals never more than all operators together
 _SURROGATE = "model.surrogate"
 # What the engine asked for: reverts that explain a gain, winners of finals evaluated again.
 _NOT_OURS = ("attribute.", "final.")
@@ -102,7 +102,6 @@ class EvolvingIsland(Island):
         self._wins = Wins(habitat.axes)
         self._credit = Credit(memory=settings.memory, floor=settings.floor)
         self._visits = dict.fromkeys(self._routes, 0)
-        self._told = 0
         self._stale = 0
         self._chances: Mapping[str, float] | None = None
         self._moves: Mapping[str, float] | None = None
@@ -165,7 +164,6 @@ class EvolvingIsland(Island):
             candidate, individual = one.evaluation.candidate, individual_of(one)
             better = individual is not None and self._improves(individual, candidate)
             self._credit.record(candidate.mutation, one.verdict, better=better)
-            self._told += 1
             if candidate.genome.route in self._visits:
                 self._visits[candidate.genome.route] += 1
             if individual is not None and candidate.genome.route in self._terrains:
@@ -175,7 +173,7 @@ class EvolvingIsland(Island):
         self._chances = self._moves = None
         for conclusion in conclusions:
             self._traps.receive(conclusion)
-            self._wins.receive(conclusion, self._told)
+            self._wins.receive(conclusion)
 
     def elites(self) -> Sequence[Genome]:
         return self._population.genomes()
@@ -226,11 +224,8 @@ class EvolvingIsland(Island):
         if not self._population.colony:
             return None
         names, weights = self._choices()
-        fresh = self._wins.draw(turn.rng, newer_than=self._told - self._settings.fresh_wins)
-        for attempt in range(self._settings.attempts):
+        for _ in range(self._settings.attempts):
             name = draw(turn.rng, names, weights)
-            if attempt == 0 and fresh is not None and turn.rng.random() < 0.5:
-                name = "win.apply"
             parent = self._population.parent(self._settings.tournament).genome
             if name in self._models:
                 weights[names.index(name)] = 0.0  # a model is asked once a proposal
@@ -340,14 +335,15 @@ class EvolvingIsland(Island):
         return Proposal(genome=genome, mutation=name, parents=(parent.fingerprint,))
 
     def _draft(self, turn: Turn, parent: Genome) -> Genome | None:
-        """Draft by one of the operators, drawn by credit, without asking whether it is new."""
+        """Draft by an operator or a win, drawn by credit, without asking whether it is new."""
         if self._moves is None:
-            moves = {n: p for n, p in self._priors.items() if n not in self._models}
+            moves = {n: p for n, p in self._offered().items() if n not in self._models}
+            moves.pop("win.genome", None)
             self._moves = self._credit.chances(moves)
         name = draw(turn.rng, list(self._moves), list(self._moves.values()))
         drawn = self._population.parent(self._settings.tournament).genome
         parent = drawn if drawn.route == parent.route else parent
-        alleles = getattr(self._toolbox, name)(parent, self._scene(parent.route), turn.rng)
+        alleles = self._moved(turn, name, parent)
         return None if alleles is None else legal(alleles, self._terrains[parent.route], turn.rng)
 
     def _by_win_genome(self, turn: Turn) -> Proposal | None:
@@ -456,7 +452,9 @@ class EvolvingIsland(Island):
         """Return prior weights of the operators that can apply now."""
         if not len(self._wins):
             return self._priors
-        return self._priors | {"win.apply": _WIN_SHARE, "win.genome": _WIN_SHARE / 3}
+        operators = sum(p for name, p in self._priors.items() if name not in self._models)
+        share = min(_WIN_SHARE, operators)
+        return self._priors | {"win.apply": share, "win.genome": share / 3}
 
     def _choices(self) -> tuple[list[str], list[float]]:
         """Return operators and their chances; they change only when something is learned."""

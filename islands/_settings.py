@@ -26,7 +26,6 @@ class IslandSettings:
         trapped_share: Share of trapped proposals that are tried anyway.
         floor: Least probability of any operator, before normalising.
         memory: Told outcomes over which an operator's credit fades to a third.
-        fresh_wins: Told outcomes during which a newly received win is tried first.
         study_window: Trials that an Optuna study is rebuilt from, at most.
         study_startup: Trials below which a study stays silent.
         model_window: Evaluations that the Gaussian process is given, at most.
@@ -40,8 +39,8 @@ class IslandSettings:
     studies: bool = True
     surrogate: bool = True
     ownership: float = 0.5
-    model_share: float = 0.9
-    study_share: float = 0.04
+    model_share: float = 0.96
+    study_share: float = 0.02
     elites: int = 8
     hall: int = 8
     start: int = 12
@@ -49,9 +48,8 @@ class IslandSettings:
     tournament: int = 6
     attempts: int = 16
     trapped_share: float = 0.05
-    floor: float = 0.02
+    floor: float = 0.005
     memory: int = 40
-    fresh_wins: int = 6
     study_window: int = 220
     study_startup: int = 10
     model_window: int = 220

@@ -23,16 +23,14 @@ _CONFIRMED = 3.0  # weight of a win whose predicate covers the workload
 
 @dataclass(frozen=True, slots=True)
 class Win:
-    """A win and when it came.
+    """A win and whether it was confirmed for the island's workload.
 
     Attributes:
         conclusion: What was concluded.
-        since: How many outcomes the island had been told when it came.
         here: Whether its predicate says that it holds on this island's workload.
     """
 
     conclusion: Conclusion
-    since: int
     here: bool = False
 
     @property
@@ -76,26 +74,22 @@ class Wins:
         self._limit = limit
         self._standing: dict[str, Win] = {}
 
-    def receive(self, conclusion: Conclusion, told: int) -> None:
+    def receive(self, conclusion: Conclusion) -> None:
         """Take in a win or a retraction; other conclusions are not ours."""
         if conclusion.kind is ConclusionKind.RETRACTION:
             self._standing.pop(conclusion.retracts or "", None)
         elif conclusion.kind is ConclusionKind.WIN:
             here = holds_on(conclusion.predicate, self._axes)
-            self._standing[conclusion.fingerprint] = Win(conclusion, told, here)
+            self._standing[conclusion.fingerprint] = Win(conclusion, here)
             while len(self._standing) > self._limit:
                 del self._standing[next(iter(self._standing))]
 
     def __len__(self) -> int:
         return len(self._standing)
 
-    def draw(self, rng: np.random.Generator, *, newer_than: int | None = None) -> Win | None:
-        """Draw one by its gain, if asked only among those that came after some outcome."""
-        wins = {
-            key: win
-            for key, win in self._standing.items()
-            if newer_than is None or win.since > newer_than
-        }
+    def draw(self, rng: np.random.Generator) -> Win | None:
+        """Draw one by its gain; None where there is none."""
+        wins = self._standing
         if not wins:
             return None
         return wins[draw(rng, list(wins), [win.weight for win in wins.values()])]

@@ -32,6 +32,10 @@ _CLIMBS = 4
 _POOL_LIFE = 8  # evaluations until the pool's samples are drawn anew
 _CENTRES = 3  # best genomes around which the pool holds every step
 _FEW = 40  # alleles of a gene up to which all of them are steps
+# What an improvement has to exceed to count, in spreads of the targets: without it, genomes that
+# differ from the best in genes that hardly matter are tried one after the other. It shrinks with
+# the evaluations once there are that many, so that late small gains count.
+_WORTH_WHILE, _EARLY = 0.1, 50
 
 
 _Key: TypeAlias = "tuple[int | tuple[str, float | None], ...]"
@@ -43,7 +47,7 @@ class Beliefs:
 
     Attributes:
         posterior: Over standardised targets.
-        best: The best target so far.
+        best: What a target has to fall below to count: a little less than the best so far.
         pool: Legal genomes to choose among, none evaluated: samples, and steps around the best.
         worth: Expected improvement of each.
     """
@@ -88,7 +92,8 @@ class Surrogate:
         rows = self.features.rows(j.evaluation.candidate.genome for j in log)
         posterior = Posterior(rows, y, self.features.groups, self._fitted(view, log))
         passed = [place for place, judged in enumerate(log) if fitness_of(judged) is not None]
-        best = float(y[passed].min())
+        least = _WORTH_WHILE * min(1.0, _EARLY / view.count())
+        best = float(y[passed].min()) - least
         pool = [genome for genome in self._pool(view) if not view.evaluated(genome.fingerprint)]
         if not pool:
             return Beliefs(posterior, best, [], np.empty(0))

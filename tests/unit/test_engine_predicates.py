@@ -70,8 +70,8 @@ def test_a_confirmed_win_is_tried_more_often() -> None:
     pool.admit(win(256))
     confirmed = with_predicate(win(1024), pool, arenas())
     wins, rng = Wins({"M": 512, "N": 2560}), np.random.default_rng(0)
-    wins.receive(confirmed, 0)
-    wins.receive(win(4096, after=7), 0)
+    wins.receive(confirmed)
+    wins.receive(win(4096, after=7))
     drawn = [wins.draw(rng) for _ in range(400)]
     often = sum(one is not None and one.conclusion is confirmed for one in drawn)
     assert 260 < often < 340, "three to one, at equal gains"
