@@ -163,7 +163,7 @@ class Machine:
 
 
 def _no_maps(_content: bytes) -> int:
-    raise NotImplementedError("no packaged kernel reads its tensor maps from memory")
+    raise RuntimeError("no packaged kernel reads its tensor maps from memory")
 
 
 # Cases

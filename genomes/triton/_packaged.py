@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.resources import files
@@ -40,9 +41,9 @@ class PackagedTritonRoute(KernelRoute):
         text = "\n".join(self.sources().values()).encode()
         return {**triton_identity(), "source": hashlib.blake2b(text, digest_size=8).hexdigest()}
 
+    @abstractmethod
     def calls(self, workload: Workload, genome: Genome, arch: str) -> list[TritonCall]:
         """Return the launches of a genome, in order. Imports Triton."""
-        raise NotImplementedError
 
     def aliases(self, workload: Workload, genome: Genome) -> dict[str, str]:
         """Return which outputs a genome writes into the buffer of which input."""
