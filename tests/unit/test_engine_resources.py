@@ -213,7 +213,8 @@ def test_a_campaign_with_it_is_the_same_twice(tmp_path: Path, models: bool) -> N
 def test_lessons_come_from_earlier_campaigns_of_the_same_device(tmp_path: Path) -> None:
     store = str(tmp_path / "both.db")
     target = str(_recorded(tmp_path))
-    run(CampaignSettings(target=target, budget=40, seed=1, store=store))
+    # A search that narrows down soon shows a bandit little of the rest: it needs evidence enough.
+    run(CampaignSettings(target=target, budget=150, seed=1, store=store))
     device = ReplayDevice(target)
     settings = CampaignSettings(target=target, budget=40, seed=2, store=store)
     with device.open(device.problem, seed=0, artefacts=tmp_path) as session:
@@ -228,7 +229,7 @@ def test_lessons_come_from_earlier_campaigns_of_the_same_device(tmp_path: Path) 
     learnt = taught.settle(mine, empty, empty, np.random.default_rng(1))
     assert untaught.settle(mine, empty, empty, np.random.default_rng(1)) == mine
     before = np.mean([math.log(latency(p.genome)) for p in mine])
-    assert np.mean([math.log(latency(p.genome)) for p in learnt]) < before
+    assert np.mean([math.log(latency(p.genome)) for p in learnt]) < before - 0.03
 
 
 def _recorded(tmp_path: Path) -> Path:
