@@ -65,8 +65,7 @@ def play_strategy(table: Table, budget: int, seed: int, strategy: str) -> list[f
     )
     options = _options(interface, space, listed, table, min(budget, len(listed)))
     runner = _runner(interface, play, {_key(row): place for place, row in enumerate(listed)})
-    _seed(seed)
-    with _repaired(), warnings.catch_warnings():
+    with _seeded(seed), _repaired(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what the strategies' own libraries deprecate
         try:
             interface.strategy_map[strategy].tune(space, runner, options)
@@ -161,13 +160,20 @@ def _runner(interface: ModuleType, play: Play, places: dict[str, int]) -> Any:
     return runner
 
 
-def _seed(seed: int) -> None:
-    """Seed the global streams that the strategies draw from.
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed the global streams that the strategies draw from, and leave them as they were found.
 
     Some depend on the order of sets as well, and so on the process; two cannot be seeded at all.
     """
+    ours, arrays = random.getstate(), np.random.get_state()  # noqa: NPY002 - the peers draw from it
     random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002 - the peers draw from it
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(ours)
+        np.random.set_state(arrays)  # noqa: NPY002
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import threading
 from pathlib import Path
@@ -13,7 +14,7 @@ from tests.unit.comparison.conftest import bowl, write_space
 
 from kernelarc.engine import CampaignSettings, result_of, run
 from kernelarc.engine.comparison import FAMILIES, METHODS, methods_named
-from kernelarc.engine.comparison._kernel_tuner import play_strategy
+from kernelarc.engine.comparison._kernel_tuner import _seeded, play_strategy
 from kernelarc.engine.comparison._ours import play_campaign
 from kernelarc.engine.comparison._table import load_table
 from kernelarc.genomes import InputError
@@ -78,3 +79,13 @@ def test_a_campaign_that_is_told_to_stop_is_no_whole_run(spaces: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         play_campaign(table, 90, 1)
     stopper.join()
+
+
+def test_peers_leave_the_global_streams_as_they_found_them() -> None:
+    ours, arrays = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with _seeded(5):
+        first = random.random(), np.random.random()  # noqa: NPY002
+    with _seeded(5):
+        assert (random.random(), np.random.random()) == first  # noqa: NPY002
+    assert random.getstate() == ours
+    assert np.array_equal(np.random.get_state()[1], arrays[1])  # type: ignore[index]  # noqa: NPY002
