@@ -46,6 +46,7 @@ _EPSILON = {
     "float4_e2m1": 2.0**-1,
     "float4_e2m1fn_x2": 2.0**-1,
 }
+_COARSE = 2.0**-3
 _SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24}
 """Largest magnitude that may honestly become zero."""
 
@@ -210,13 +211,17 @@ def rounding_bound(dtype: str, compute: str, depth: int) -> float:
     """Return the largest relative RMS error that honest rounding can give.
 
     Args:
-        dtype: Type of the output: one rounding to it is free.
+        dtype: Type of the output: one rounding to it is free, many (of partial sums) are not.
         compute: Declared type of the arithmetic and of the partial sums.
         depth: Longest chain of dependent roundings: K for a matrix product.
     """
     exact = 4.0 * 2.0**-52 * math.sqrt(max(depth, 1))  # the float64 reference rounds as well
     chain = ROUNDING_SLACK * epsilon_of(compute) * math.sqrt(max(depth, 1))
-    return exact + epsilon_of(dtype) + chain
+    spacing = epsilon_of(dtype)
+    # To the nearest: half the spacing at worst. The 8- and 4-bit types soon run out of exponent,
+    # where what is small is rounded more coarsely.
+    once = spacing if spacing >= _COARSE else spacing / 2
+    return exact + once + chain
 
 
 def compare(

@@ -180,6 +180,25 @@ def test_partial_sums_in_the_output_type_fail() -> None:
     assert not passes(kept)
 
 
+@pytest.mark.parametrize("parts", [1, 12])
+def test_a_product_added_to_its_output_in_parts_is_no_honest_rounding(parts: int) -> None:
+    """Row 10: within the default tolerance; each part's sum is rounded to the output's type."""
+    rng = np.random.default_rng(8)
+    a, b, held = (
+        rng.standard_normal(shape, dtype=np.float32).astype(np.float16)
+        for shape in ((320, 960), (960, 512), (320, 512))
+    )
+    b = (b / np.float16(31.0)).astype(np.float16)
+    reference = a.astype(np.float64) @ b.astype(np.float64) + held
+    for places in np.array_split(np.arange(960), parts):
+        product = a[:, places].astype(np.float64) @ b[places].astype(np.float64)
+        held = (held + product.astype(np.float32)).astype(np.float16)
+    coarse = Tolerance(max_atol=0.00125, max_rtol=0.00125)  # as wide for float16 as for bfloat16
+    found = compare(held, reference, coarse, dtype="float16", compute="float32", depth=960)
+    assert found.matched_ratio > 0.99
+    assert found.failure == (None if parts == 1 else "precision below the declared type")
+
+
 def test_an_index_error_within_rounding_noise_is_seen_by_the_exact_canary() -> None:
     """Row 5: the last of K products is dropped."""
     ones_a, ones_b = np.ones((8, K), np.float32), np.ones((K, 8), np.float32)
