@@ -103,11 +103,19 @@ class JobMemory:
         self.count, self.swept = needs.count, needs.swept
         self._bands: list[int] = []
         self.sets = [self._set() for _ in range(self.count)]
-        self.canary = None if job.custom else self._set()
+        self._canary = None if job.custom else self._set()
         self.bands = cupy.array(self._bands, dtype=cupy.uint64)
         self.kept = {t.name: cupy.cuda.alloc(max(t.nbytes, 16)) for t in job.outputs}
         self.reference = self._wide()
         self.canary_reference = {} if job.custom else self._wide()
+
+    @property
+    def canary(self) -> TensorSet | None:
+        """The set of exact inputs, None where the reference makes the inputs.
+
+        Nobody may let go of it: its guard bands are checked with all the others.
+        """
+        return self._canary
 
     def _wide(self) -> dict[str, Any]:
         cp = self._cp

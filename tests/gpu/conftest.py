@@ -16,6 +16,11 @@ def _missing() -> str | None:
     return f"not installed: {', '.join(parts)}" if parts else None
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark where the project's settings are not read (``-c /dev/null``)."""
+    config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark everything in this folder, and skip it where it cannot run."""
     why = _missing()

@@ -214,6 +214,13 @@ def test_results_kept_in_fewer_bits_are_caught() -> None:
     assert (outcome.status, outcome.failure) == (Status.WRONG_RESULT, PRECISION_LOWERED)
 
 
+def test_the_canary_stays_where_its_guard_bands_are_checked(bench: HostBench) -> None:
+    memory: Any = bench.bench.memory
+    with pytest.raises(AttributeError):
+        memory.canary = None
+    assert memory.bands.size == 2 * len(memory.canary.tensors) * (memory.count + 1)
+
+
 def test_what_is_clearly_slower_is_stopped_early(bench: HostBench) -> None:
     outcome = bench.evaluate(planted(bench, honest), 4.0)
     assert outcome.status is Status.OK and outcome.censored
