@@ -2,6 +2,7 @@
 # Everything that needs an NVIDIA GPU, in an order in which the first failure says most.
 # usage: gpu_check.sh PYTHON FOLDER [tests|figures]
 set -uo pipefail
+source "$(dirname "$0")/bounded.sh"
 python=$1 folder=$2 what=${3:-all}
 
 "$python" - <<'PY' || exit 4
@@ -23,7 +24,7 @@ failed=0
 part() {  # name, seconds at most, command...
     local name=$1 most=$2 begun=$SECONDS status=0
     shift 2
-    timeout --kill-after=10 "$most" "$@" >"$folder/$name.log" 2>&1 || status=$?
+    bounded "$python" "$most" "$folder/$name.log" "$@" || status=$?
     [ "$status" -eq 0 ] || failed=1
     printf '%-24s %-10s %5d s  %s\n' "$name" "$([ "$status" -eq 0 ] && echo ok || echo "exit $status")" \
         "$((SECONDS - begun))" "$(tail -n 1 "$folder/$name.log" | cut -c1-80)" | tee -a "$folder/summary.txt"

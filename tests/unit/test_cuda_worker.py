@@ -122,30 +122,63 @@ def test_a_stopped_worker_is_killed_all_the_same() -> None:
     assert time.monotonic() - begun < 2.0
 
 
+_BENCH = """
+import ctypes
+import subprocess
+
+
+class Bench:
+    def __init__(self, ordinal):
+        pass
+
+    def assemble(self):
+        print("ready", subprocess.Popen(["sleep", "120"]).pid, flush=True)
+        subprocess.run(["sleep", "120"])
+
+    def hang(self):  # in C, with the interpreter's lock: nothing of Python runs any more
+        print("ready", 0, flush=True)
+        ctypes.PyDLL(None).sleep(120)
+"""
 _PARENT = """
 import sys, time
 from kernelarc.bench.cuda._process import WorkerProcess
-worker = WorkerProcess(0)
-print(worker.pid, flush=True)
+from kernelarc.bench.cuda._protocol import Request
+worker = WorkerProcess(0, "bench_that_stands_still:Bench")
+if sys.argv[1] != "idle":
+    worker.channel.send(Request(verb=sys.argv[1]))
+said = ""
+while sys.argv[1] != "idle" and not said.endswith("\\n"):
+    time.sleep(0.05)
+    worker._errors.seek(0)
+    said = worker._errors.read().decode()
+print(worker.pid, said.split()[-1] if said else 0, flush=True)
 time.sleep(60)
 """
 
 
-def test_worker_dies_with_its_parent_whatever_it_is_doing() -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("doing", ["idle", "assemble", "hang"])
+def test_worker_dies_with_its_parent_whatever_it_is_doing(
+    tmp_path: Path, doing: str, number: int
+) -> None:
+    """And what it has started dies as well; within a second, also on a busy machine."""
+    (tmp_path / "bench_that_stands_still.py").write_text(_BENCH)
     root = str(Path(sys.modules["kernelarc"].__path__[0]).parent)
     parent = subprocess.Popen(
-        [sys.executable, "-c", _PARENT],
+        [sys.executable, "-c", _PARENT, doing],
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": root},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([root, str(tmp_path)])},
     )
     assert parent.stdout is not None
-    pid = int(parent.stdout.readline())
+    pid, child = (int(word) for word in parent.stdout.readline().split())
     try:
         assert wait_for(lambda: "_worker" in Path(f"/proc/{pid}/cmdline").read_text())
         assert wait_for(lambda: _armed(pid)), "the worker never armed its lifeline"
-        parent.kill()
+        assert child == 0 or alive(child)
+        parent.send_signal(number)
         parent.wait()
-        assert wait_for(lambda: not alive(pid), 5.0)
+        assert wait_for(lambda: not alive(pid), 1.0)
+        assert child == 0 or wait_for(lambda: not alive(child), 1.0)
     finally:
         parent.kill()
         parent.wait()
