@@ -1,4 +1,4 @@
-"""The routes ``triton`` of attention: over 4-bit floats, and causal over a paged cache."""
+"""The route ``triton`` of attention over 4-bit floats."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ from kernelarc.genomes._operators import Operator, TensorSpec, Workload
 from kernelarc.genomes._records import Proposal
 from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
-from kernelarc.genomes.kernels import DeviceLimits, InputArgument, KernelRoute, TensorArgument
-from kernelarc.genomes.routes._cuda_gqa_paged import PagedRoles, paged_roles
+from kernelarc.genomes.kernels import DeviceLimits, KernelRoute, TensorArgument
 from kernelarc.genomes.routes._cuda_nvfp4_gqa import Nvfp4Roles, nvfp4_roles
 from kernelarc.genomes.routes._cuda_route import started
 from kernelarc.genomes.triton import ROUTE, Pointer, TritonCall
 from kernelarc.genomes.triton._packaged import PackagedTritonRoute
 
 _TENSOR, _MEMORY, _SCHEDULING = Strategy.TENSOR_CORE, Strategy.MEMORY, Strategy.SCHEDULING
-_PRECISION, _FUSION = Strategy.PRECISION, Strategy.FUSION
+_PRECISION = Strategy.PRECISION
 _LOG2_E = 1.4426950408889634
 _HEADS = (32, 64, 128, 256)
-_MOST_SEQUENCES, _MOST_LENGTH = 4096, 1 << 15
 
 
 def triton_nvfp4_route(operator: Operator) -> KernelRoute | None:
@@ -33,19 +31,8 @@ def triton_nvfp4_route(operator: Operator) -> KernelRoute | None:
     return None if roles is None else TritonNvfp4(operator, roles)
 
 
-def triton_paged_route(operator: Operator) -> KernelRoute | None:
-    """Return the route for causal attention over a paged cache, or None.
-
-    Each sequence has as many queries as it says, and every page is full.
-    """
-    roles = paged_roles(operator)
-    if roles is None or roles.q_starts is None or roles.kv_pages is None or roles.last_pages:
-        return None
-    return TritonPaged(operator, roles)
-
-
-class _Attention(PackagedTritonRoute):
-    """What both routes share."""
+class TritonAttention(PackagedTritonRoute):
+    """What routes of attention share: tensors by name."""
 
     def _shape(self, name: str, workload: Workload) -> tuple[int, ...]:
         axes = axis_values(self.operator, workload)
@@ -60,7 +47,7 @@ class _Attention(PackagedTritonRoute):
         return Pointer(TensorArgument(name), self._spec(name).dtype)
 
 
-class TritonNvfp4(_Attention):
+class TritonNvfp4(TritonAttention):
     """Attention over 4-bit floats by Triton, its weights returned too."""
 
     module = "triton_nvfp4"
@@ -143,109 +130,6 @@ class TritonNvfp4(_Attention):
                     "ONE": keys <= alleles["block_n"],
                     "HEADS_FIRST": alleles["heads_first"],
                     "SCALE": _LOG2_E / math.sqrt(2 * half),
-                },
-                grid=(grid[0], grid[1], 1),
-                options={
-                    "num_warps": alleles["num_warps"],
-                    "num_stages": alleles["num_stages"],
-                    "maxnreg": alleles["maxnreg"] or None,
-                },
-            )
-        ]
-
-
-class TritonPaged(_Attention):
-    """Causal attention over a paged cache by Triton."""
-
-    module = "triton_paged"
-
-    def __init__(self, operator: Operator, roles: PagedRoles) -> None:
-        super().__init__(operator)
-        self.roles = roles
-
-    def unsuited(self, workload: Workload) -> str | None:
-        """Say which size no tile has, or None."""
-        head = self._shape(self.roles.q, workload)[-1]
-        if head not in _HEADS:
-            return f"route triton takes heads of {', '.join(map(str, _HEADS))} features, not {head}"
-        if self._sequences(workload) > _MOST_SEQUENCES:
-            return f"route triton takes at most {_MOST_SEQUENCES} sequences"
-        return None
-
-    def _sequences(self, workload: Workload) -> int:
-        assert self.roles.q_starts is not None
-        return self._shape(self.roles.q_starts, workload)[0] - 1
-
-    def space(self, workload: Workload, device: DeviceLimits) -> Space:
-        """Return tiles, pipeline, masks apart, order of tiles and cache hints."""
-        head = self._shape(self.roles.q, workload)[-1]
-        genes = (
-            PowerOfTwo(name="block_m", low=16, high=128, strategy=_TENSOR),
-            PowerOfTwo(name="block_n", low=16, high=128, strategy=_TENSOR),
-            Choice(name="num_warps", options=(4, 8), strategy=_TENSOR),
-            Choice(name="num_stages", options=(1, 2, 3, 4), strategy=_MEMORY),
-            Choice(name="evict", options=("", "evict_last"), strategy=_MEMORY),
-            Boolean(name="parted", strategy=_FUSION, description="Keys that all see first."),
-            Boolean(name="heads_first", strategy=_SCHEDULING),
-            Boolean(name="longest_first", strategy=_SCHEDULING),
-            Choice(name="maxnreg", options=(0, 128, 168, 224), strategy=_SCHEDULING),
-        )
-        names = tuple(gene.name for gene in genes)
-        texts = (
-            f"(block_m + 2 * num_stages * block_n) * {2 * head} <= {device.shared_bytes}",
-            "block_m * block_n <= 8192 * num_warps // 4",
-            "block_m * block_n >= 32 * num_warps",
-        )
-        return Space(ROUTE, genes, tuple(ExpressionConstraint(text, names) for text in texts))
-
-    def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
-        """Return tiles for many queries and for few."""
-        starts: tuple[dict[str, Any], ...] = (
-            {"block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 2, "parted": True},
-            {"block_m": 16, "block_n": 64, "num_warps": 4, "num_stages": 3, "parted": True},
-        )
-        return started(self.space(workload, device), starts)
-
-    def calls(self, workload: Workload, genome: Genome, arch: str) -> list[TritonCall]:
-        """Return the one launch."""
-        roles, alleles = self.roles, dict[str, Any](genome.items())
-        assert roles.q_starts is not None and roles.kv_pages is not None
-        total, heads, head = self._shape(roles.q, workload)
-        _, page, kv_heads, _ = self._shape(roles.k_cache, workload)
-        sequences, group = self._sequences(workload), heads // kv_heads
-        # A sequence's last tile may be almost empty: so many tiles are enough, however they split.
-        tiles = min(-(-total * group // alleles["block_m"]) + sequences, max(total, 1) * group)
-        grid = [kv_heads, tiles] if alleles["heads_first"] else [tiles, kv_heads]
-        names = {
-            "q": roles.q,
-            "k_cache": roles.k_cache,
-            "v_cache": roles.v_cache,
-            "q_starts": roles.q_starts,
-            "kv_starts": roles.kv_starts,
-            "kv_pages": roles.kv_pages,
-            "out": roles.out,
-            "lse": roles.lse,
-        }
-        return [
-            TritonCall(
-                function=self.kernel("gqa_paged"),
-                arguments={
-                    **{role: self._pointer(name) for role, name in names.items()},
-                    "scale": InputArgument(roles.scale, "f32"),
-                },
-                constants={
-                    "SEQUENCES": sequences,
-                    "WIDTH": 1 << max(sequences - 1, 1).bit_length(),
-                    "HEADS": group,
-                    "KV_HEADS": kv_heads,
-                    "HEAD": head,
-                    "PAGE": page,
-                    "BLOCK_M": alleles["block_m"],
-                    "BLOCK_N": alleles["block_n"],
-                    "PARTED": alleles["parted"],
-                    "HEADS_FIRST": alleles["heads_first"],
-                    "LONGEST_FIRST": alleles["longest_first"],
-                    "EVICT": alleles["evict"],
                 },
                 grid=(grid[0], grid[1], 1),
                 options={

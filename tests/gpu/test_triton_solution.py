@@ -27,6 +27,8 @@ CASES = {
     "gqa_paged_prefill": {
         "total_q": 130, "num_pages": 300, "len_indptr": 5, "num_kv_indices": 200,
     },
+    "gqa_paged_decode": {"batch_size": 5, "num_pages": 300, "num_kv_indices": 200},
+    "gqa_ragged_prefill": {"total_q": 130, "total_kv": 400, "len_indptr": 5},
     "nvfp4_gqa": {"batch_size": 2, "seq_len": 128},
     "decoder_block": {"batch": 2, "seq": 77},
 }  # fmt: skip

@@ -52,10 +52,27 @@ SMALL: Mapping[str, Mapping[str, int]] = {
         "head_dim": 32,
         "page_size": 3,
     },
+    "gqa_paged_decode": {
+        "batch_size": 5,
+        "num_pages": 50,
+        "num_kv_indices": 40,
+        "num_qo_heads": 6,
+        "num_kv_heads": 2,
+        "head_dim": 32,
+        "page_size": 3,
+    },
+    "gqa_ragged_prefill": {
+        "total_q": 31,
+        "total_kv": 90,
+        "len_indptr": 5,
+        "num_qo_heads": 4,
+        "num_kv_heads": 2,
+        "head_dim": 32,
+    },
 }
 PAGED = {
-    "block_m": 16, "block_n": 32, "num_warps": 4, "num_stages": 1, "evict": "", "parted": False,
-    "heads_first": False, "longest_first": False, "maxnreg": 0,
+    "block_m": 16, "block_n": 32, "num_warps": 4, "num_stages": 1, "evict": "", "splits": 1,
+    "parted": False, "heads_first": False, "longest_first": False, "maxnreg": 0,
 }  # fmt: skip
 GATED = {
     "block_m": 32, "block_n": 32, "block_k": 32, "num_warps": 4, "num_stages": 2, "evict": "",
@@ -88,6 +105,12 @@ CASES: list[tuple[str, dict[str, Any], dict[str, int]]] = [
     ("gqa_paged_prefill", {**PAGED, "parted": True, "longest_first": True}, {}),
     ("gqa_paged_prefill", {**PAGED, "heads_first": True, "block_n": 16}, {"page_size": 1}),
     ("gqa_paged_prefill", PAGED, {"page_size": 1, "num_kv_indices": 9}),  # rows that see nothing
+    ("gqa_paged_prefill", {**PAGED, "splits": 4, "parted": True, "block_n": 16}, {}),
+    ("gqa_paged_decode", PAGED, {}),
+    ("gqa_paged_decode", {**PAGED, "splits": 4, "parted": True, "block_n": 16}, {}),
+    ("gqa_paged_decode", {**PAGED, "splits": 2, "heads_first": True}, {"num_qo_heads": 34}),
+    ("gqa_ragged_prefill", {**PAGED, "parted": True, "longest_first": True}, {}),
+    ("gqa_ragged_prefill", {**PAGED, "splits": 2, "block_m": 32}, {}),
 ]
 
 
