@@ -19,6 +19,9 @@ PY
 
 mkdir -p "$folder"
 export PYTHONPATH="$PWD/src:$PWD${PYTHONPATH:+:$PYTHONPATH}"
+# What tests measure on their way: how long a lost worker is missed, for example.
+KERNELARC_GPU_FIGURES="$(cd "$folder" && pwd)/figures.json"
+export KERNELARC_GPU_FIGURES
 failed=0
 
 part() {  # name, seconds at most, command...

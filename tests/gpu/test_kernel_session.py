@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.gpu.figures import record
 from tests.gpu.planted_route import PlantedKernels
 
 from kernelarc.bench.kernels import KernelDevice, KernelSession
@@ -63,7 +65,9 @@ def _binary(evaluation: Evaluation) -> object:
     return evaluation.properties["binary"]
 
 
-def test_planted_faults_are_caught_and_the_session_goes_on(tmp_path: Path) -> None:
+def test_planted_faults_are_caught_and_the_session_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     problem = _problem()
     device = KernelDevice(routes=[PlantedKernels(problem.operator)], processes=4)
     with _open(device, problem, tmp_path) as session:
@@ -82,7 +86,19 @@ def test_planted_faults_are_caught_and_the_session_goes_on(tmp_path: Path) -> No
             ("compiler hangs", 4, "compiler timed out"),
             ("hang", 4, "timeout"),
         ]
+        line = session._moving()._line
+        replaced: list[float] = []
+        replace = line._replace
+
+        def timed() -> None:
+            begun = time.perf_counter()
+            replace()
+            replaced.append(time.perf_counter() - begun)
+
+        monkeypatch.setattr(line, "_replace", timed)
         found = _evaluated(session, [_genome(session, way, warps) for way, warps, _ in cases], 20.0)
+        assert len(replaced) == 2, "after the illegal address and after the hang"
+        record("workers of kernels replaced", {"replacing_s": replaced})
         assert [e.failure for e in found] == [failure for _, _, failure in cases]
         by_status = {cases[i][0]: e.status for i, e in enumerate(found)}
         assert by_status["hang"] is Status.TIMEOUT
