@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,15 +25,22 @@ from kernelarc.bench._numerics import (
     ZERO_OUTPUT,
 )
 from kernelarc.bench.cuda._clock import Call
-from kernelarc.bench.cuda._judge import INPUT_CHANGED, NOT_REPEATABLE, OUT_OF_BOUNDS, TOO_FAST
+from kernelarc.bench.cuda._judge import (
+    ESCAPED_CLOCK,
+    INPUT_CHANGED,
+    NOT_REPEATABLE,
+    OUT_OF_BOUNDS,
+    TOO_FAST,
+)
 from kernelarc.bench.cuda._protocol import Outcome
 from kernelarc.bench.kernels._bench import OperatorBench, _rulers
-from kernelarc.bench.kernels._launchable import Launchable
+from kernelarc.bench.kernels._launchable import Launchable, LtLaunchable, PlanLaunchable
 from kernelarc.bench.kernels._memory import TensorSet
 from kernelarc.bench.kernels._messages import (
     FIRST_HEURISTIC,
     BaselineContender,
     Contender,
+    LtContender,
     PlanContender,
 )
 from kernelarc.bench.kernels._ring import OperatorRing
@@ -36,12 +50,20 @@ from kernelarc.genomes import (
     Problem,
     Status,
     builtin_problem,
+    child_environment,
     matmul_operator,
     matmul_problem,
 )
 from kernelarc.genomes.routes._cuda_add_rmsnorm import cuda_add_rmsnorm_route
 
 NUMERIC = {MISMATCH, ERROR_ABOVE_CAP, PRECISION_LOWERED, NOT_EXACT}
+SPIN = r"""
+extern "C" __global__ void spin(long long clocks) {
+    long long begun = clock64();
+    while (clock64() - begun < clocks) {}
+}
+"""
+SPIN_CLOCKS = 20_000_000  # about ten milliseconds
 NARROW = r"""
 extern "C" __global__ void narrow(unsigned* values, long long n) {
     for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL)
@@ -66,6 +88,10 @@ class Bench:
         self.honest: Launchable = made
         self.cupy, self.stream = self.work._cp, self.bench.tools.stream
         self.narrow = self.cupy.RawModule(code=NARROW).get_function("narrow")
+        self.spin = self.cupy.RawModule(code=SPIN).get_function("spin")
+        self.side = self.cupy.cuda.Stream(non_blocking=True)
+        self.spinning(self.side, 1)  # loads it: not while a graph is captured
+        self.side.synchronize()
 
     def evaluate(self, one: Launchable, limit_us: float | None = None) -> Outcome:
         self.bench.ready()
@@ -76,6 +102,18 @@ class Bench:
 
     def copy(self, to: int, source: int, nbytes: int) -> None:
         self.cupy.cuda.runtime.memcpyAsync(to, source, nbytes, 3, self.stream.ptr)
+
+    def elsewhere(self) -> Launchable:
+        """Return the honest contender once more, launched on another stream."""
+        if isinstance(self.honest, PlanLaunchable):
+            work = self.work
+            return PlanLaunchable(self.honest.build, work._loader, self.side, work._memory)
+        twin: Any = copy.copy(self.honest)
+        twin._stream = self.side
+        return twin  # type: ignore[no-any-return]
+
+    def spinning(self, stream: Any, clocks: int = SPIN_CLOCKS) -> None:
+        self.spin((1,), (1,), (np.int64(clocks),), stream=stream)
 
     def capturing(self) -> bool:
         return bool(self.cupy.cuda.runtime.streamIsCapturing(self.stream.ptr))
@@ -210,6 +248,13 @@ def remembers(one: Planted, buffers: TensorSet, call: Call) -> None:
     one.seen.add(one.out(buffers)[0])
 
 
+def rests(one: Planted, buffers: TensorSet, call: Call) -> None:
+    """Row 20: what is launched differs from call to call; every other buffer set is left out."""
+    left_out = any(buffers is held for held in one.on.bench.memory.sets[1::2])
+    if not (left_out and one.on.capturing()):
+        call()
+
+
 FAULTS: list[tuple[Fault, set[str]]] = [
     (nothing, {NOT_FINITE}),
     (zeros, NUMERIC | {ZERO_OUTPUT}),
@@ -220,6 +265,7 @@ FAULTS: list[tuple[Fault, set[str]]] = [
     (elsewhere, {TOO_FAST}),
     (tires, {NOT_FINITE}),
     (remembers, {NOT_FINITE, TOO_FAST}),
+    (rests, {NOT_FINITE, TOO_FAST}),
 ]
 
 
@@ -349,3 +395,133 @@ def test_a_contest_catches_who_remembers_values(bench: Bench) -> None:
     samples = np.array(reply.samples)
     assert np.isnan(samples[:, 2]).all()
     assert 0.9 < float(np.median(samples[:, 0] / samples[:, 1])) < 1.1
+
+
+def test_work_on_another_stream_is_not_timed_as_nothing(bench: Bench) -> None:
+    """Row 18: the job is done, right and in time, where the clock does not look."""
+    aside = bench.elsewhere()
+
+    def moves(one: Planted, buffers: TensorSet, call: Call) -> None:
+        if not one.on.capturing():
+            one.on.stream.synchronize()
+        aside.call(buffers)()
+        if not one.on.capturing():
+            one.on.side.synchronize()
+
+    outcome = bench.evaluate(Planted(bench, moves))
+    assert (outcome.status, outcome.failure) == (Status.WRONG_RESULT, TOO_FAST), outcome.message
+    bench.side.synchronize()
+    assert bench.evaluate(Planted(bench, honest)).status is Status.OK, "the next one is honest"
+
+
+def test_work_that_leaves_the_stream_and_never_comes_back_is_refused(bench: Bench) -> None:
+    """Row 18: a branch of the graph that nothing waits for."""
+
+    def branches(one: Planted, buffers: TensorSet, call: Call) -> None:
+        call()
+        if one.on.capturing():
+            one.on.side.wait_event(one.on.stream.record())
+            one.on.spinning(one.on.side)
+
+    with pytest.raises(Exception, match=r"(?i)capture|unjoined"):
+        bench.evaluate(Planted(bench, branches))
+    assert bench.evaluate(Planted(bench, honest)).status is Status.OK, "the next one is honest"
+
+
+def test_work_beside_the_clock_is_seen_on_the_wall() -> None:
+    """Row 18: nodes of the graph for which the last event does not wait; spans of a millisecond."""
+    from cuda.bindings import driver
+
+    bench = Bench("product", shape=(4096, 8192, 8192))
+    assert bench.evaluate(Planted(bench, honest)).status is Status.OK
+    handle = driver.CUstream(bench.stream.ptr)
+
+    def beside_the_clock(one: Planted, buffers: TensorSet, call: Call) -> None:
+        if one.on.capturing():
+            status, _, _, _, waited_for, *_ = driver.cuStreamGetCaptureInfo(handle)
+            assert int(status) == 0
+            one.on.spinning(one.on.stream)
+            answer = driver.cuStreamUpdateCaptureDependencies(
+                handle, waited_for, None, len(waited_for), 1
+            )  # 1: they replace those that there are
+            assert int(answer[0]) == 0
+        call()
+
+    outcome = bench.evaluate(Planted(bench, beside_the_clock))
+    assert (outcome.status, outcome.failure) == (Status.WRONG_RESULT, ESCAPED_CLOCK), outcome
+    assert bench.evaluate(Planted(bench, honest)).status is Status.OK, "the next one is honest"
+
+
+def test_a_slow_first_call_is_not_in_the_time(bench: Bench) -> None:
+    """Row 20: what compiles, tunes and allocates in its first calls, and while it is recorded."""
+
+    def settles(one: Planted, buffers: TensorSet, call: Call) -> None:
+        if one.calls == 1 or one.on.capturing():
+            time.sleep(0.002)
+            one.kept = one.on.cupy.cuda.alloc(1 << 20)
+        call()
+
+    settling = bench.evaluate(Planted(bench, settles))
+    twin = bench.evaluate(Planted(bench, honest))
+    assert (settling.status, twin.status) == (Status.OK, Status.OK), settling.message
+    assert 0.8 < float(np.median(settling.samples) / np.median(twin.samples)) < 1.25
+
+
+@pytest.mark.parametrize("cache", ["cold", "warm"])
+def test_the_baseline_has_what_a_candidate_has(cache: str) -> None:
+    """Row 24: one algorithm as baseline and as candidate; a handicapped one is seen to be so."""
+    bench = Bench("product", shape=(256, 1024, 4096))
+    baseline = bench.honest
+    assert isinstance(baseline, LtLaunchable)
+    row = baseline._algorithm.row
+    candidate = bench.work._launchable(0, LtContender(row))
+    product = bench.bench.job.product
+    assert product is not None
+    assert {baseline._granted, candidate._granted} == {product.workspace_bytes}
+    assert baseline._placed.addresses == candidate._placed.addresses
+    assert baseline._matmul is candidate._matmul
+
+    def twice(one: Planted, buffers: TensorSet, call: Call) -> None:
+        call()
+        call()
+
+    made = {0: baseline, 1: candidate, 2: Planted(bench, twice)}
+    reply = OperatorRing(bench.bench).run(made, 15, cache, 5)
+    assert not reply.failures
+    samples = np.array(reply.samples)
+    assert 0.9 < float(np.median(samples[:, 1] / samples[:, 0])) < 1.1
+    assert float(np.median(samples[:, 2] / samples[:, 0])) > 1.3
+
+
+_IDENTITY = """
+import ctypes, json, sys
+if len(sys.argv) > 1:
+    ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+from kernelarc.bench.kernels._workbench import KernelWorkbench
+found = KernelWorkbench(0).environment()
+print(json.dumps([dict(found.identity), found.observations["cublaslt_path"]]))
+"""
+
+
+def _identity(*arguments: str) -> tuple[dict[str, str], str]:
+    command = [sys.executable, "-c", _IDENTITY, *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=300, env=child_environment()
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    identity, path = json.loads(done.stdout.splitlines()[-1])
+    return identity, path
+
+
+def test_a_library_that_was_loaded_before_is_the_one_that_is_named(tmp_path: Path) -> None:
+    """Row 25: another file of the same name and version is in the process already."""
+    usual, path = _identity()
+    assert _identity()[0] == usual
+    other = tmp_path / Path(path).name
+    shutil.copyfile(path, other)
+    with other.open("ab") as file:
+        file.write(b"changed")
+    found, used = _identity(str(other))
+    assert used == str(other)
+    differing = {name for name in usual if usual[name] != found[name]}
+    assert differing == {"cublaslt_content"}
