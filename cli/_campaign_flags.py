@@ -88,7 +88,7 @@ _FLAGS = (
     _switch("models", "Let islands propose with models (default: yes)."),
     _switch("optuna", "Let Optuna's studies be among them (default: yes)."),
     _switch("surrogate", "Let the Gaussian process be among them (default: yes)."),
-    _switch("controller", "Ask islands that bring gains for more (default: yes)."),
+    _switch("controller", "Ask islands and operators that bring gains for more (default: yes)."),
     _switch("resources", "Let a bandit set register caps and pipeline depths (default: no)."),
     click.option("--json", is_flag=True, default=None, help="Print one JSON object, nothing else."),
 )

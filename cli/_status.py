@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -27,7 +28,8 @@ def command(store: str, as_json: bool) -> None:
     """Say how far the campaigns of a store are, and what each island did.
 
     Reads only, so it works beside a running campaign. Shows each island's share of the proposals
-    and of the KEEPs (new bests), why the others sleep, and how candidates failed.
+    and of the KEEPs (new bests), the credit that decides its share of the next ones (1 is an
+    average island), why the others sleep, and how candidates failed.
     """
     with reading(store) as reader:
         found = engine.status(reader, store=store)
@@ -57,8 +59,28 @@ def _section(campaign: Mapping[str, Any]) -> str:
     ]
     if campaign["failures"]:
         lines.append(f"  failures: {_numbers(campaign['failures'])}")
+    lines.append(f"  controller: {_controller(campaign['controller'])}")
     lines += [f"  Note: {remark}." for remark in campaign.get("remarks", ())]
     return "\n".join([*lines, "", _islands(campaign["islands"])])
+
+
+def _controller(found: Mapping[str, Any]) -> str:
+    """Say whether it learns, from what, and in which situation the first workloads are."""
+    if not found["learns"]:
+        return "off, every island has the same share"
+    contexts = Counter(found["contexts"].values())
+    where = "; ".join(
+        context if len(contexts) == 1 else f"{count(n, 'workload')} in: {context}"
+        for context, n in contexts.items()
+    )
+    earlier = found["earlier_campaigns"]
+    began = f"began with the credit of {_listed(earlier)}" if earlier else "began without credit"
+    return f"{began}; now: {where}"
+
+
+def _listed(campaigns: Sequence[int]) -> str:
+    word = "campaign" if len(campaigns) == 1 else "campaigns"
+    return f"{word} {', '.join(map(str, campaigns))}"
 
 
 def _spent(campaign: Mapping[str, Any]) -> str:
@@ -87,11 +109,13 @@ def _islands(islands: Mapping[str, Mapping[str, Any]]) -> str:
             f"{part['proposal_share']:.0%}",
             str(part["keeps"]),
             f"{part['keep_share']:.0%}",
+            number(part["credit"]) if "credit" in part else "",
+            f"{part['next_share']:.0%}" if "next_share" in part else "",
         )
         for name, part in islands.items()
         if part["asleep"] is None
     ]
-    headings = ("island", "proposals", "share", "KEEPs", "share of KEEPs")
+    headings = ("island", "proposals", "share", "KEEPs", "share of KEEPs", "credit", "next share")
     asleep = [
         f"asleep: {name}: {part['asleep']}"
         for name, part in islands.items()

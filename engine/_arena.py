@@ -24,13 +24,10 @@ _COMMON = frozenset({"user", "device", "prior", STORE})
 
 @dataclass(slots=True)
 class Tally:
-    """One island's told outcomes: candidates judged, KEEPs, and the log-gain of its KEEPs."""
+    """One island's told outcomes: candidates judged, and KEEPs."""
 
     judged: int = 0
-    ok: int = 0
     keeps: int = 0
-    gain: float = 0.0
-    cost_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -107,16 +104,13 @@ class Arena:
         if tally is None:
             return
         tally.judged += 1
-        tally.cost_s += evaluation.cost_s
-        tally.ok += evaluation.status is Status.OK
 
-    def credit_keep(self, island: str, log_gain: float) -> None:
-        """Credit an island with a KEEP worth ``log_gain`` (natural log of the speed-up)."""
+    def kept(self, island: str, log_gain: float) -> None:
+        """Count a KEEP of an island, worth ``log_gain`` (natural log of the speed-up)."""
         self.need.gained(log_gain)
         tally = self.tallies.get(island)
         if tally is not None:
             tally.keeps += 1
-            tally.gain += log_gain
 
     def concluded(self, conclusion: Conclusion, round_number: int) -> None:
         """Hold a conclusion for the islands until the round it was drawn in is told."""

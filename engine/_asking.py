@@ -8,7 +8,7 @@ from itertools import islice
 
 from kernelarc.bench import Session
 from kernelarc.engine._arena import Arena
-from kernelarc.engine._controller import allocate
+from kernelarc.engine._controller import advice, allocate, even, shares
 from kernelarc.engine._firsts import PRIOR
 from kernelarc.engine._nearness import nearest_first
 from kernelarc.engine._resources import ResourceBandit
@@ -184,7 +184,14 @@ class Asker:
                 return  # they have nothing new: asking again would not help
 
     def _allocate(self, arena: Arena, waiting: Mapping[str, int], n: int) -> dict[str, int]:
-        return allocate(arena.tallies, waiting, n, learned=self._learned)
+        """Divide a round among the islands, and advise those that are asked."""
+        credits_, context = self._state.credits, self._state.credits.context(arena.key)
+        wanted = shares(credits_, arena.islands, context) if self._learned else even(arena.islands)
+        so_far = sum(tally.judged for tally in arena.tallies.values()) + sum(waiting.values())
+        slots = allocate(wanted, so_far, n)
+        for name in slots if self._learned else ():
+            arena.islands[name].advise(advice(credits_, name, context))
+        return slots
 
     def _ask(
         self, draft: _Draft, name: str, k: int, attempt: int, taken: set[str]

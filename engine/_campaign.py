@@ -15,6 +15,7 @@ from kernelarc.engine._arena import Arena
 from kernelarc.engine._asking import Asker
 from kernelarc.engine._auditing import Auditor
 from kernelarc.engine._crash_points import crash_point
+from kernelarc.engine._earlier_credit import earlier_credit
 from kernelarc.engine._finals import Finals
 from kernelarc.engine._firsts import firsts
 from kernelarc.engine._journal import Journal
@@ -288,10 +289,23 @@ def begin(
     campaign: int,
     observer: Observer,
     facts: Mapping[str, Any],
+    *,
+    learned: bool,
 ) -> None:
-    """Start a campaign: what the store already knows in this environment is not measured again."""
+    """Start a campaign: what the store already knows in this environment is not measured again.
+
+    Args:
+        state: Nothing known yet.
+        writer: The store.
+        campaign: Its row, without a log.
+        observer: Is told of what is written.
+        facts: What a person wants to see when a campaign starts.
+        learned: Whether the controller begins with the credit of earlier campaigns.
+    """
     reserve_known(state, writer, campaign)
     journal = Journal(writer, campaign, state, observer)
+    if learned:
+        facts = {**facts, "credit": earlier_credit(writer, campaign)}
     # One unit: a campaign that has started knows what was known before it.
     started = Event(kind="started", payload=facts, unix_s=time.time())
     journal.write([started, *known_entries(state, writer, campaign)])

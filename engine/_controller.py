@@ -1,51 +1,59 @@
-"""Who may propose how much: candidates go where earlier ones brought gains."""
+"""Who may propose how much, and by what: a bandit over islands and their operators.
+
+Its arms are islands and operators by name, its context the situation that a workload's search is in
+(``Credits``). It draws no random number: shares follow credit, and floors keep exploring.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import accumulate
 
-from kernelarc.engine._arena import Tally
+from kernelarc.engine._credits import ALL, Credits
 
 # Half of all candidates are spread evenly, so that no island starves and credit can return.
 _EVEN_PART = 0.5
-# An island's gain counts as if it had made this many average candidates beforehand.
-_PRIOR_CANDIDATES = 10
+# By how much an operator's chance is raised, or lowered, at most.
+_MOST_ADVICE = 2.0
 # Multiples of the golden ratio's fraction fill [0, 1) evenly, however many are taken.
 _GOLDEN = 0.6180339887498949
-# Log-gains in all below which there is nothing to learn from.
-_LEAST_GAIN = 1e-9
 
 
-def shares(tallies: Mapping[str, Tally]) -> dict[str, float]:
-    """Return each awake island's share of the proposals; they sum to 1.
-
-    The learned part follows the log-gain of an island's KEEPs per candidate, shrunk towards the
-    average of all islands.
-    """
-    if not tallies:
-        return {}
-    even = 1 / len(tallies)
-    gain = sum(t.gain for t in tallies.values())
-    judged = sum(t.judged for t in tallies.values())
-    if judged == 0 or gain < _LEAST_GAIN:
-        return dict.fromkeys(tallies, even)
-    mean = gain / judged
-    scores = {
-        name: (t.gain + _PRIOR_CANDIDATES * mean) / (t.judged + _PRIOR_CANDIDATES)
-        for name, t in tallies.items()
-    }
-    total = sum(scores.values())
+def shares(credits_: Credits, islands: Iterable[str], context: str) -> dict[str, float]:
+    """Return each awake island's share of the proposals in a situation; they sum to 1."""
+    credit = {name: credits_.credit((name, ALL), context) for name in islands}
+    total = sum(credit.values())
     return {
-        name: _EVEN_PART * even + (1 - _EVEN_PART) * score / total for name, score in scores.items()
+        name: _EVEN_PART / len(credit) + (1 - _EVEN_PART) * found / total
+        for name, found in credit.items()
     }
 
 
-def allocate(
-    tallies: Mapping[str, Tally], waiting: Mapping[str, int], n: int, *, learned: bool = True
-) -> dict[str, int]:
+def even(islands: Iterable[str]) -> dict[str, float]:
+    """Return the same share for every island."""
+    names = list(islands)
+    return dict.fromkeys(names, 1 / len(names)) if names else {}
+
+
+def advice(credits_: Credits, island: str, context: str) -> dict[str, float]:
+    """Return by what an island should multiply its operators' chances in a situation.
+
+    Operators that nothing is known of are left out: theirs stay as they are.
+    """
+    whole = credits_.credit((island, ALL), context)
+    return {
+        name: _bounded(credits_.credit((island, name), context) / whole)
+        for name in credits_.operators(island)
+    }
+
+
+def _bounded(factor: float) -> float:
+    return min(max(factor, 1 / _MOST_ADVICE), _MOST_ADVICE)
+
+
+def allocate(wanted: Mapping[str, float], so_far: int, n: int) -> dict[str, int]:
     """Divide ``n`` candidates among the awake islands.
 
     The slots are laid evenly over the cumulated shares, from an offset that moves with the
@@ -53,15 +61,12 @@ def allocate(
     number is drawn.
 
     Args:
-        tallies: Outcomes so far.
-        waiting: Candidates in flight by island.
+        wanted: Each island's share.
+        so_far: Candidates that islands have made, those in flight included.
         n: Slots to give.
-        learned: Whether outcomes count; if not, all get the same.
     """
-    wanted = shares(tallies if learned else {name: Tally() for name in tallies})
     if not wanted or n <= 0:
         return {}
-    so_far = sum(t.judged for t in tallies.values()) + sum(waiting.values())
     offset = (so_far * _GOLDEN) % 1.0
     names, ends = list(wanted), list(accumulate(wanted.values()))
     slots: Counter[str] = Counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from kernelarc.bench import Session
@@ -17,7 +18,9 @@ from kernelarc.genomes import (
 from kernelarc.storage import StoreReader
 
 USER, DEVICE, PRIOR = "user", "device", "prior"
-_PRIORS = 8
+# Genomes that did well elsewhere: chosen among so many of the best, unlike one another. The best of
+# another device are often one region, and where that is poor here, all of them are.
+_PRIORS, _PRIORS_AMONG = 4, 64
 _NEAREST = 4
 
 
@@ -58,25 +61,49 @@ def firsts(
             *device[:1],
             *near,
             *device[1:],
-            *((PRIOR, p) for p in _priors(reader, session, workload, own)),
+            *((PRIOR, p) for p in _priors(reader, session, workload, own, campaign)),
         ]
     return found
 
 
 def _priors(
-    reader: StoreReader | None, session: Session, workload: Workload, spaces: Mapping[str, Space]
+    reader: StoreReader | None,
+    session: Session,
+    workload: Workload,
+    spaces: Mapping[str, Space],
+    campaign: int | None,
 ) -> Iterator[Proposal]:
     if reader is None:
         return
     environment: Environment = session.environment
-    for known in reader.priors(
+    found = reader.priors(
         workload.operator,
         workload.fingerprint,
         not_environment=environment.fingerprint,
-        n=_PRIORS,
-    ):
-        if _fits(known.genome, spaces):
-            yield Proposal(genome=known.genome, mutation="prior")
+        n=_PRIORS_AMONG,
+        before=campaign,
+    )
+    fitting = [known.genome for known in found if _fits(known.genome, spaces)]
+    for genome in _unlike(fitting, spaces, _PRIORS):
+        yield Proposal(genome=genome, mutation="prior")
+
+
+def _unlike(genomes: Sequence[Genome], spaces: Mapping[str, Space], n: int) -> list[Genome]:
+    """Return the first genome, then each time the one farthest from those chosen, ``n`` in all.
+
+    Of equally far ones the earlier is taken; what has another route is farthest of all.
+    """
+    codes = [spaces[genome.route].encode(genome) for genome in genomes]
+    gaps = [math.inf] * len(genomes)
+    chosen: list[int] = []
+    while len(chosen) < min(n, len(genomes)):
+        newest = max(range(len(genomes)), key=lambda place: (gaps[place], -place))
+        chosen.append(newest)
+        for place, genome in enumerate(genomes):
+            if genome.route == genomes[newest].route:
+                gap = round(float(((codes[place] - codes[newest]) ** 2).sum()), 9)
+                gaps[place] = min(gaps[place], gap)
+    return [genomes[place] for place in chosen]
 
 
 def _confirmed_nearby(

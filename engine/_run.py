@@ -153,8 +153,12 @@ class _Running:
         campaign = self.writer.begin(_spec(self.ground), session.environment)
         crash_point("campaign-begun")
         facts = {**_facts(self.ground, state, session), **origin}
-        begin(state, self.writer, campaign, self.observer, facts)
+        self._begin(state, campaign, facts)
         return self._drive(campaign, session, state)
+
+    def _begin(self, state: CampaignState, campaign: int, facts: Mapping[str, Any]) -> None:
+        learned = self.ground.settings.controller
+        begin(state, self.writer, campaign, self.observer, facts, learned=learned)
 
     def again(self, session: Session, row: CampaignRow, budget: int | None) -> CampaignResult:
         """Go on with a campaign where its log ends."""
@@ -162,7 +166,7 @@ class _Running:
         if not self.writer.events(row.id):
             # It died between its row and its first entry.
             facts = _facts(self.ground, state, session)
-            begin(state, self.writer, row.id, self.observer, facts)
+            self._begin(state, row.id, facts)
         else:
             fold(state, self.writer, row.id)
         events = [Event(kind="resumed", payload={"unique": state.counts.unique}, unix_s=time())]

@@ -22,6 +22,7 @@ from kernelarc.engine._compare import (
     unpaired_speedup,
 )
 from kernelarc.engine._counting import Counting
+from kernelarc.engine._credits import Credits
 from kernelarc.engine._pool import ConclusionPool
 from kernelarc.engine._sharing import memory_of
 from kernelarc.engine._traps import ClosedRegion
@@ -66,6 +67,7 @@ class CampaignState:
         budget_added: Evaluations that extensions added.
         elapsed_s: Wall seconds that earlier processes spent on this campaign.
         audited_at: What of the budget was spent at the newest complete audit.
+        credits: What islands and operators have brought: what the controller decides by.
         findings: What the newest verdicts showed about regions; who runs the campaign draws the
             conclusions and empties the list.
     """
@@ -75,6 +77,7 @@ class CampaignState:
     migrate: bool
     lag: int
     counting: Counting = field(default_factory=Counting)
+    credits: Credits = field(default_factory=Credits)
     pending: dict[int, Candidate] = field(default_factory=dict)
     handed: deque[str] = field(default_factory=deque)
     next_number: int = 0
@@ -143,6 +146,14 @@ class CampaignState:
         if candidate.island != STORE and not again:
             self.counting.evaluation(evaluation.status)
         arena.judged(judged)
+        measurement = evaluation.measurement
+        self.credits.judged(
+            candidate.workload,
+            candidate.island,
+            candidate.mutation,
+            judged.verdict,
+            measurement.objective if passed and measurement is not None else None,
+        )
         if judged.verdict is Verdict.KEEP:
             self._kept(arena, judged)
         elif passed and not arena.ledger.claims:
@@ -166,7 +177,7 @@ class CampaignState:
         arena.ledger.claims.append(judged)
         if before is not None:
             gain = exact_speedup(judged, before).value
-            arena.credit_keep(judged.evaluation.candidate.island, math.log(max(gain, 1.0)))
+            arena.kept(judged.evaluation.candidate.island, math.log(max(gain, 1.0)))
         over = [
             (parent, speedup)
             for parent in (arena.parent_of(judged), before)
@@ -208,6 +219,8 @@ class CampaignState:
         elif event.kind == "extended":
             self.budget_added += int(payload.get("budget", 0))
             self.finished = None
+        elif event.kind == "started" and "credit" in payload:
+            self.credits.begin(payload["credit"])
         elif event.kind == "audited":
             self.audited_at = self.counting.spent
 

@@ -105,11 +105,17 @@ class EvolvingIsland(Island):
         self._stale = 0
         self._chances: Mapping[str, float] | None = None
         self._moves: Mapping[str, float] | None = None
+        self._advice: Mapping[str, float] = {}
 
     # -- the contract ------------------------------------------------------------------------
 
     def asleep(self) -> str | None:
         return self._sleeps
+
+    def advise(self, factors: Mapping[str, float]) -> None:
+        if factors != self._advice:
+            self._advice = dict(factors)
+            self._chances = self._moves = None
 
     def ask(self, n: int, rng: np.random.Generator, view: View) -> list[Proposal]:
         if self._sleeps is not None:
@@ -247,7 +253,7 @@ class EvolvingIsland(Island):
         found = [draft for draft in self._dear_drafts(turn) if draft is not None]
         turn.taken.update(draft.genome.fingerprint for draft in found)
         found = [*found, *self._own_steps(turn)][:n]
-        chances = self._credit.chances(self._drafting_priors())
+        chances = self._credit.chances(self._advised(self._drafting_priors()))
         names, weights = list(chances), list(chances.values())
         for _ in range(_DRAFT_TRIES * n):
             if len(found) >= n:
@@ -339,7 +345,7 @@ class EvolvingIsland(Island):
         if self._moves is None:
             moves = {n: p for n, p in self._offered().items() if n not in self._models}
             moves.pop("win.genome", None)
-            self._moves = self._credit.chances(moves)
+            self._moves = self._credit.chances(self._advised(moves))
         name = draw(turn.rng, list(self._moves), list(self._moves.values()))
         drawn = self._population.parent(self._settings.tournament).genome
         parent = drawn if drawn.route == parent.route else parent
@@ -459,8 +465,12 @@ class EvolvingIsland(Island):
     def _choices(self) -> tuple[list[str], list[float]]:
         """Return operators and their chances; they change only when something is learned."""
         if self._chances is None:
-            self._chances = self._credit.chances(self._offered())
+            self._chances = self._credit.chances(self._advised(self._offered()))
         return list(self._chances), list(self._chances.values())
+
+    def _advised(self, weights: Mapping[str, float]) -> dict[str, float]:
+        """Return weights times what the controller advises."""
+        return {name: weight * self._advice.get(name, 1.0) for name, weight in weights.items()}
 
     def _scene(self, route: str) -> Scene:
         mates = [i.genome for i in self._population.colony if i.genome.route == route]

@@ -71,6 +71,13 @@ class Island(ABC):
     def asleep(self) -> str | None:
         """Say in one sentence why this island has nothing to propose here, or None if awake."""
 
+    def advise(self, factors: Mapping[str, float]) -> None:
+        """Hear by what to multiply its operators' chances, until the next call; no duty.
+
+        Whoever asks says it before each ``ask`` or ``draft``, so it is no state of the island's.
+        """
+        del factors
+
     @abstractmethod
     def ask(self, n: int, rng: np.random.Generator, view: View) -> list[Proposal]:
         """Propose up to ``n`` different legal genomes, none of them evaluated where avoidable.

@@ -3,7 +3,8 @@
 Open one: ``open_reader``, ``open_writer``; call it in print, without a password: ``store_name``.
 The contract: ``StoreReader``, ``StoreWriter``. What is appended, beside the records of
 ``kernelarc.genomes``: ``Round``, ``ContestRecord``, ``Event`` (``Entry`` is any of them all). What
-is answered: ``CampaignRow`` with its ``CampaignSpec``, ``Known``, ``Best``, ``Counts``, ``Share``.
+is answered: ``CampaignRow`` with its ``CampaignSpec``, ``Known``, ``Best``, ``Counts``, ``Share``,
+``Outcome``.
 Written for other tools: ``export``, ``EXPORTERS``, ``FORMATS``, ``paths_for``.
 """
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         Entry,
         Event,
         Known,
+        Outcome,
         Round,
         Share,
         StoreReader,
@@ -41,6 +43,7 @@ __all__ = [
     "Entry",
     "Event",
     "Known",
+    "Outcome",
     "Round",
     "Share",
     "StoreReader",
@@ -64,6 +67,7 @@ _HOMES = {
         "Entry",
         "Event",
         "Known",
+        "Outcome",
         "Round",
         "Share",
         "StoreReader",

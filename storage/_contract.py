@@ -182,6 +182,24 @@ class Share:
     keep_share: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What credit needs to know of an evaluation: no genome, no samples.
+
+    Attributes:
+        workload: Fingerprint.
+        island: Who proposed it, or another source's name.
+        mutation: How it came about.
+        objective: None where it failed.
+    """
+
+    workload: str
+    island: str
+    mutation: str
+    verdict: Verdict
+    objective: float | None
+
+
 class StoreReader(ABC):
     """Read-only view of a store. Never writes, not even a lock file or a WAL.
 
@@ -227,6 +245,10 @@ class StoreReader(ABC):
         """Yield judged evaluations in ask order."""
 
     @abstractmethod
+    def outcomes(self, campaign: int, *, most: int | None = None) -> Sequence[Outcome]:
+        """Return the campaign's outcomes in the order of the verdicts, the first ``most``."""
+
+    @abstractmethod
     def conclusions(
         self, *, campaign: int | None = None, operator: str | None = None
     ) -> Sequence[tuple[int, Conclusion]]:
@@ -255,7 +277,13 @@ class StoreReader(ABC):
 
     @abstractmethod
     def priors(
-        self, operator: str, workload: str, *, not_environment: str, n: int
+        self,
+        operator: str,
+        workload: str,
+        *,
+        not_environment: str,
+        n: int,
+        before: int | None = None,
     ) -> Sequence[Known]:
         """Return the best OK evaluations of other environments or workloads, best first each.
 
@@ -268,6 +296,7 @@ class StoreReader(ABC):
             workload: Fingerprint of the workload that priors are wanted for.
             not_environment: Fingerprint of the environment that is not a prior on that workload.
             n: At most so many in all.
+            before: Only what campaigns with a smaller number measured.
         """
 
     @abstractmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, case, func, select
+from sqlalchemy import Connection, Select, case, func, select, true
 
 from kernelarc.genomes import InputError, Judged, Status
 from kernelarc.storage import _queries as q
@@ -71,7 +71,13 @@ def read_known(backend: Backend, environment: str, workload: str) -> Iterator[Kn
 
 
 def read_priors(
-    connection: Connection, operator: str, workload: str, not_environment: str, n: int
+    connection: Connection,
+    operator: str,
+    workload: str,
+    *,
+    not_environment: str,
+    n: int,
+    before: int | None = None,
 ) -> list[Known]:
     """Return the best of elsewhere, groups taking turns; see the contract."""
     here = (q.workload.fingerprint == workload) & (q.environment.fingerprint == not_environment)
@@ -96,6 +102,7 @@ def read_priors(
             ~here,
             q.evaluation.status == Status.OK.value,
             q.evaluation.censored == 0,
+            true() if before is None else q.candidate.campaign_id < before,
         )
         .subquery()
     )

@@ -24,13 +24,20 @@ from kernelarc.storage._contract import (
     Entry,
     Event,
     Known,
+    Outcome,
     Round,
     Share,
     StoreReader,
 )
 from kernelarc.storage._knowledge import find_genome, read_known, read_priors
 from kernelarc.storage._log import LogStream, read_evaluations
-from kernelarc.storage._standings import read_bests, read_counts, read_failures, read_shares
+from kernelarc.storage._standings import (
+    read_bests,
+    read_counts,
+    read_failures,
+    read_outcomes,
+    read_shares,
+)
 from kernelarc.storage._texts import conclusion_from
 
 
@@ -58,6 +65,10 @@ class SqlReader(StoreReader):
         self, campaign: int, *, workload: str | None = None, newest: int | None = None
     ) -> Iterator[Judged]:
         return read_evaluations(self._backend, campaign, workload, newest)
+
+    def outcomes(self, campaign: int, *, most: int | None = None) -> Sequence[Outcome]:
+        with self._backend.reading() as connection:
+            return read_outcomes(connection, campaign, most)
 
     def conclusions(
         self, *, campaign: int | None = None, operator: str | None = None
@@ -96,10 +107,23 @@ class SqlReader(StoreReader):
         return read_known(self._backend, environment, workload)
 
     def priors(
-        self, operator: str, workload: str, *, not_environment: str, n: int
+        self,
+        operator: str,
+        workload: str,
+        *,
+        not_environment: str,
+        n: int,
+        before: int | None = None,
     ) -> Sequence[Known]:
         with self._backend.reading() as connection:
-            return read_priors(connection, operator, workload, not_environment, n)
+            return read_priors(
+                connection,
+                operator,
+                workload,
+                not_environment=not_environment,
+                n=n,
+                before=before,
+            )
 
     def operators(self) -> Sequence[Operator]:
         with self._backend.reading() as connection:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Integer, Select, case, cast, func, select
 from kernelarc.genomes import Status, Verdict
 from kernelarc.storage import _queries as q
 from kernelarc.storage._codec import Decoder, contest_from
-from kernelarc.storage._contract import Best, ContestRecord, Counts, Share
+from kernelarc.storage._contract import Best, ContestRecord, Counts, Outcome, Share
 from kernelarc.storage._log import workloads
 from kernelarc.storage._texts import load
 
@@ -184,4 +184,36 @@ def read_shares(connection: Connection, campaign: int) -> list[Share]:
             keep_share=won / keeps if keeps else 0.0,
         )
         for island, proposals, evaluations, won in rows
+    ]
+
+
+def read_outcomes(connection: Connection, campaign: int, most: int | None) -> list[Outcome]:
+    """Return outcomes in the order of the verdicts; see ``Outcome``."""
+    statement = (
+        select(
+            q.workload.fingerprint,
+            q.candidate.island,
+            q.candidate.mutation,
+            q.evaluation.verdict,
+            q.evaluation.status,
+            q.evaluation.objective,
+        )
+        .select_from(
+            q.TABLES["evaluation"]
+            .join(q.TABLES["candidate"], q.evaluation.candidate_id == q.candidate.id)
+            .join(q.TABLES["workload"], q.candidate.workload_id == q.workload.id)
+        )
+        .where(q.evaluation.campaign_id == campaign)
+        .order_by(q.evaluation.position)
+        .limit(most)
+    )
+    return [
+        Outcome(
+            workload=row[0],
+            island=row[1],
+            mutation=row[2],
+            verdict=Verdict(row[3]),
+            objective=row[5] if row[4] == Status.OK.value else None,
+        )
+        for row in connection.execute(statement)
     ]

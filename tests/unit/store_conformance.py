@@ -529,18 +529,20 @@ class StoreConformance:
             writer.append(campaign, [j.evaluation.candidate for j in told])
             writer.append(campaign, told)
 
-        def priors(n: int) -> list[Genome]:
+        def priors(n: int, before: int | None = None) -> list[Genome]:
             found = writer.priors(
                 OPERATOR.fingerprint,
                 LARGE.fingerprint,
                 not_environment=HERE.fingerprint,
                 n=n,
+                before=before,
             )
             return [known.genome for known in found]
 
         assert priors(10) == [genome(n) for n in (5, 2, 1, 4)]
         assert priors(2) == [genome(5), genome(2)]
         assert priors(0) == []
+        assert priors(10, before=there) == [genome(2), genome(1)]
         none = writer.priors("0" * 24, LARGE.fingerprint, not_environment="x", n=5)
         assert none == []
 
@@ -696,6 +698,25 @@ class StoreConformance:
         assert (tensor_core.proposals, tensor_core.evaluations, tensor_core.keeps) == (3, 2, 0)
         assert memory.keep_share == 1.0
         assert sum(share.proposal_share for share in shares.values()) == pytest.approx(1.0)
+
+    def test_outcomes_come_in_the_order_of_the_verdicts(
+        self, writer: StoreWriter, campaign: int
+    ) -> None:
+        first, second, third = (candidate(number) for number in range(3))
+        lost = failed(third, Status.TIMEOUT)
+        writer.append(campaign, [first, second, third])
+        writer.append(campaign, [measured(second, 9.0, Verdict.KEEP), lost, measured(first, 10.0)])
+        found = writer.outcomes(campaign)
+        assert [outcome.objective for outcome in found] == [9.0, None, 10.0]
+        assert [o.verdict for o in found] == [
+            Verdict.KEEP,
+            lost.verdict,
+            measured(first, 1).verdict,
+        ]
+        assert [(o.workload, o.island, o.mutation) for o in found] == [
+            (c.workload, c.island, c.mutation) for c in (second, third, first)
+        ]
+        assert list(writer.outcomes(campaign, most=2)) == list(found[:2])
 
     def test_a_missing_store_is_an_error_that_makes_none(self, where: str) -> None:
         for call in (open_reader, open_writer):
