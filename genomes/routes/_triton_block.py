@@ -8,16 +8,14 @@ two genes: who adds the residual after the attention, and whether gate and up-pr
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from kernelarc.genomes._axes import axis_values
 from kernelarc.genomes._constraints import ExpressionConstraint
 from kernelarc.genomes._gene import Gene
 from kernelarc.genomes._genes import Boolean, Choice, PowerOfTwo
 from kernelarc.genomes._genome import Genome
 from kernelarc.genomes._operators import Operator, Workload
-from kernelarc.genomes._packaged import packaged_problem
 from kernelarc.genomes._records import Proposal
 from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
@@ -29,23 +27,22 @@ from kernelarc.genomes.kernels import (
     ScratchArgument,
     TensorArgument,
 )
+from kernelarc.genomes.routes._block import (
+    BLOCK_INPUTS,
+    BLOCK_ROLES,
+    BlockSizes,
+    block_sizes,
+    gated_operator,
+)
 from kernelarc.genomes.routes._cuda_route import started
 from kernelarc.genomes.routes._matmul import MatmulForm, matmul_operator
-from kernelarc.genomes.routes._signature import Binding, extent, matched
+from kernelarc.genomes.routes._signature import Binding, matched
 from kernelarc.genomes.routes._triton_gated import TritonGated
 from kernelarc.genomes.routes._triton_gemm import TritonGemm
 from kernelarc.genomes.triton import ROUTE, Descriptor, Pointer, TritonCall
 from kernelarc.genomes.triton._call import CallArgument
 from kernelarc.genomes.triton._packaged import PackagedTritonRoute
 
-_INPUTS = (
-    "float B S H", "float S D", "float S D", "float H", "float Q H", "float C H", "float C H",
-    "float D", "float D", "float H Q", "float H", "float I H", "float I H", "float H I", "scalar",
-)  # fmt: skip
-_ROLES = (
-    "x", "cos", "sin", "norm_1", "wq", "wk", "wv", "norm_q", "norm_k", "wo", "norm_2",
-    "gate", "up", "down", "eps",
-)  # fmt: skip
 _PRODUCTS = ("q", "kv", "o", "wide", "down")
 _PLAIN: dict[str, Any] = {
     "load": "pointer", "store_descriptor": False, "evict_a": "", "evict_b": "", "cache": "",
@@ -60,25 +57,8 @@ _ACTIVATED_BLOCK = 1024
 
 def triton_block_route(operator: Operator) -> KernelRoute | None:
     """Return the route of an operator whose tensors are those of a decoder block, or None."""
-    found = matched(operator, _INPUTS, ("float B S H",))
+    found = matched(operator, BLOCK_INPUTS, ("float B S H",))
     return None if found is None else TritonBlock(operator, found)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sizes:
-    """Sizes of one workload."""
-
-    batch: int
-    seq: int
-    hidden: int
-    head: int
-    q: int
-    kv: int
-    wide: int
-
-    @property
-    def tokens(self) -> int:
-        return self.batch * self.seq
 
 
 class TritonBlock(PackagedTritonRoute):
@@ -97,10 +77,8 @@ class TritonBlock(PackagedTritonRoute):
         super().__init__(operator)
         self.found = found
 
-    def _sizes(self, workload: Workload) -> _Sizes:
-        axes = axis_values(self.operator, workload)
-        b, s, h, d, q, c, i = (extent(self.found, letter, axes) for letter in "BSHDQCI")
-        return _Sizes(batch=b, seq=s, hidden=h, head=d, q=q, kv=c, wide=i)
+    def _sizes(self, workload: Workload) -> BlockSizes:
+        return block_sizes(self.operator, self.found, workload)
 
     def unsuited(self, workload: Workload) -> str | None:
         """Say which size the kernels do not take, or None."""
@@ -167,7 +145,7 @@ class TritonBlock(PackagedTritonRoute):
 
     def calls(self, workload: Workload, genome: Genome, arch: str) -> list[TritonCall]:
         """Return the launches of all subtasks, in order."""
-        names = dict(zip(_ROLES, (spec.name for spec in self.operator.inputs), strict=True))
+        names = dict(zip(BLOCK_ROLES, (spec.name for spec in self.operator.inputs), strict=True))
         graph = _Graph(
             self,
             self._sizes(workload),
@@ -196,7 +174,7 @@ class _Graph:
     def __init__(
         self,
         route: TritonBlock,
-        size: _Sizes,
+        size: BlockSizes,
         names: dict[str, str],
         alleles: dict[str, Any],
         arch: str,
@@ -357,26 +335,13 @@ class _Graph:
                 ),
             ]
         genome = Genome(ROUTE, {**self._tiles("wide"), "evict": "", "programs": 0, "maxnreg": 0})
-        operator = self._gated_operator()
+        operator = gated_operator(self.size, self.dtype)
         workload = Workload(
             operator=operator.fingerprint, axes={"batch": self.size.batch, "seq": self.size.seq}
         )
         (call,) = TritonGated(operator).on(self.device).calls(workload, genome, self.arch)
         roles = {"x": "normed_2", "gate_proj": "gate", "up_proj": "up", "out": "gated"}
         return [self._moved(call, roles)]
-
-    def _gated_operator(self) -> Operator:
-        plain = packaged_problem("swiglu").operator
-        sizes = {"hidden": self.size.hidden, "intermediate": self.size.wide}
-        axes = {
-            name: replace(axis, value=sizes[name]) if name in sizes else axis
-            for name, axis in plain.axes.items()
-        }
-        tensors = {
-            part: tuple(replace(spec, dtype=self.dtype) for spec in specs)
-            for part, specs in (("inputs", plain.inputs), ("outputs", plain.outputs))
-        }
-        return replace(plain, axes=axes, inputs=tensors["inputs"], outputs=tensors["outputs"])
 
     def _moved(self, call: TritonCall, roles: dict[str, str]) -> TritonCall:
         """Return a subtask's launch with its tensors where the block has them."""

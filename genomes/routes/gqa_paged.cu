@@ -9,7 +9,8 @@
 //
 // Genes (macros): PRODUCTS_warpgroup|warp, CONSUMERS, TILE_KV, STAGES, SPLITS, OVERLAP,
 // ORDER_longest|given, PRODUCER_REGISTERS, HEADS_first|last, PDL.
-// The job: DTYPE_*, HEAD, GROUP, KV_HEADS, PAGE, HAS_LAST_PAGE, RAGGED, DECODING.
+// The job: DTYPE_*, HEAD, GROUP, KV_HEADS, PAGE, HAS_LAST_PAGE, RAGGED, DECODING; LENGTH where all
+// sequences have so many queries and keys, so that no starts are read.
 
 #include "device.cuh"
 #include "matrices.cuh"
@@ -41,6 +42,10 @@ DEVICE bool find_tile(int work, const int* starts, int sequences, int& sequence,
     sequence = work;
     tile = 0;
     return work < sequences;
+#elif LENGTH
+    sequence = work % sequences;              // the last tiles of all sequences side by side
+    tile = work / sequences;
+    return tile * ROWS < LENGTH * GROUP;
 #else
     const int lane = threadIdx.x % 32;
     for (int base = 0; base < sequences; base += 32) {
@@ -121,12 +126,20 @@ gqa_paged(const element* __restrict__ q, const element* __restrict__ k_cache,
 #if DECODING
     at.query = sequence;
     at.queries = 1;
+#elif LENGTH
+    at.query = sequence * LENGTH;
+    at.queries = LENGTH;
 #else
     at.query = q_starts[sequence];
     at.queries = q_starts[sequence + 1] - at.query;
 #endif
+#if LENGTH
+    at.page = at.query;
+    at.keys = LENGTH;
+#else
     at.page = kv_starts[sequence];
     at.keys = (kv_starts[sequence + 1] - at.page) * PAGE;
+#endif
 #if HAS_LAST_PAGE
     if (at.keys > 0) at.keys += last_pages[sequence] - PAGE;
 #endif

@@ -26,6 +26,7 @@ from kernelarc.genomes import (
 )
 from kernelarc.genomes.kernels import DeviceLimits, KernelRoute
 from kernelarc.genomes.routes._cuda_add_rmsnorm import cuda_add_rmsnorm_route
+from kernelarc.genomes.routes._cuda_block import cuda_block_route
 from kernelarc.genomes.routes._cuda_gemm import cuda_gated_route, cuda_gemm_route
 from kernelarc.genomes.routes._cuda_gqa_paged import cuda_gqa_paged_route
 from kernelarc.genomes.routes._cuda_nvfp4_gqa import cuda_nvfp4_gqa_route
@@ -202,3 +203,14 @@ def test_attention_over_4_bit_floats_is_right(tmp_path: Path) -> None:
     shapes = tuple({"batch_size": b, "seq_len": n} for b, n in ((2, 128), (1, 256), (3, 77)))
     problem = bound(whole.operator, whole, *shapes)
     judged(cuda_nvfp4_gqa_route(whole.operator), problem, tmp_path, drawn=8, pin={})
+
+
+@needs_torch
+@pytest.mark.parametrize("heads", [128, 64])
+def test_decoder_blocks_are_right(tmp_path: Path, heads: int) -> None:
+    whole = packaged_problem("decoder_block")
+    operator = with_constants(
+        whole.operator, hidden=520, query_heads=6, kv_heads=2, head=heads, intermediate=1112
+    )
+    problem = bound(operator, whole, {"batch": 2, "seq": 77}, {"batch": 3, "seq": 200})
+    judged(cuda_block_route(operator), problem, tmp_path, drawn=6, pin={})

@@ -20,10 +20,17 @@ CASES = {
     "gemm_residual": {"batch": 2, "seq": 293},
     "add_rmsnorm_bf16": {"rows": 131, "hidden": 8192},
     "gqa_paged_prefill": {
-        "total_q": 130, "num_pages": 300, "len_indptr": 5, "num_kv_indices": 200,
+        "total_q": 130,
+        "num_pages": 300,
+        "len_indptr": 5,
+        "num_kv_indices": 200,
     },
+    "gqa_paged_decode": {"batch_size": 5, "num_pages": 300, "num_kv_indices": 200},
+    "gqa_ragged_prefill": {"total_q": 130, "total_kv": 400, "len_indptr": 5},
     "nvfp4_gqa": {"batch_size": 2, "seq_len": 128},
-}  # fmt: skip
+    "decoder_block": {"batch": 2, "seq": 77},
+}
+GAPS = {"decoder_block": 2e-2}  # many roundings one after another  # fmt: skip
 CHECK = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
@@ -35,7 +42,8 @@ def tensor(shape, dtype):
     kind = getattr(torch, dtype)
     if shape is None:
         return 1e-5
-    return torch.randn(shape, device="cuda", dtype=torch.float32).to(kind)
+    drawn = torch.randn(shape, device="cuda", dtype=torch.float32)
+    return (drawn / shape[-1] ** 0.5 if len(shape) == 2 else drawn).to(kind)
 
 if hasattr(reference, "make_inputs"):
     made = reference.make_inputs(given["axes"], "cuda")
@@ -51,7 +59,7 @@ for _ in range(2):
         seen = torch.isfinite(right.float())
         assert torch.equal(seen, torch.isfinite(found.float()))
         gap = (found.float() - right.float())[seen].norm() / right.float()[seen].norm()
-        assert gap < 1e-2, float(gap)
+        assert gap < given["gap"], float(gap)
 assert solution._functions.cache_info().currsize == 1, "the reference ran instead"
 print("right")
 """
@@ -73,6 +81,7 @@ def test_a_solution_computes_what_the_reference_does(name: str, tmp_path: Path) 
 
     given = {
         "axes": dict(axes),
+        "gap": GAPS.get(name, 1e-2),
         "inputs": [[spec.name, sizes(spec.shape), spec.dtype] for spec in operator.inputs],
     }
     (tmp_path / "given.json").write_text(json.dumps(given))

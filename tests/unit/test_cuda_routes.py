@@ -19,8 +19,16 @@ from kernelarc.genomes import (
     matmul_problem,
     packaged_problem,
 )
-from kernelarc.genomes.kernels import BuildError, DeviceLimits, KernelRoute, TensorMap
+from kernelarc.genomes.kernels import (
+    BuildError,
+    DeviceLimits,
+    KernelRoute,
+    ScratchArgument,
+    TensorArgument,
+    TensorMap,
+)
 from kernelarc.genomes.routes._cuda_add_rmsnorm import cuda_add_rmsnorm_route, norm_roles
+from kernelarc.genomes.routes._cuda_block import CudaBlock, cuda_block_route
 from kernelarc.genomes.routes._cuda_gemm import (
     CudaGemmRoute,
     cuda_gated_route,
@@ -43,6 +51,7 @@ MAKERS = {
     "add_rmsnorm_bf16": cuda_add_rmsnorm_route,
     "gqa_paged_prefill": cuda_gqa_paged_route,
     "nvfp4_gqa": cuda_nvfp4_gqa_route,
+    "decoder_block": cuda_block_route,
 }
 
 
@@ -238,8 +247,65 @@ def test_products_name_every_register_once() -> None:
 
 
 def test_sources_stand_alone() -> None:
-    for file in ("gemm_hopper.cu", "add_rmsnorm.cu", "gqa_paged.cu", "nvfp4_gqa.cu"):
+    files = ("gemm_hopper.cu", "add_rmsnorm.cu", "gqa_paged.cu", "nvfp4_gqa.cu", "block_parts.cu")
+    for file in files:
         assert "#include" not in cuda_source(file, {"products.cuh": ""})
+
+
+def block() -> tuple[CudaBlock, Problem]:
+    problem = packaged_problem("decoder_block", [{"batch": 2, "seq": 77}])
+    route = cuda_block_route(problem.operator)
+    assert isinstance(route, CudaBlock)
+    return route, problem
+
+
+def test_a_block_is_a_graph_whose_buffers_are_written_before_they_are_read() -> None:
+    route, problem = block()
+    (workload,) = problem.workloads
+    space = route.space(workload, HOPPER)
+    start = route.seeds(workload, HOPPER)[0].genome
+    inputs = {spec.name for spec in problem.operator.inputs}
+    for adds in (True, False):
+        genome = space.genome(space.repair({**start.alleles(), "product_adds": adds},
+                                           np.random.default_rng(0)).alleles())  # fmt: skip
+        parts = route.parts(workload, genome, "sm_90a")
+        known = {each.name for part in parts for each in part.scratch}
+        named = {
+            place.name
+            for part in parts
+            for launch in part.launches
+            for each in launch.arguments
+            if isinstance(place := each.source if isinstance(each, TensorMap) else each,
+                          TensorArgument | ScratchArgument)
+        }  # fmt: skip
+        assert named - known <= inputs | {problem.operator.outputs[0].name}
+        assert ("projected" in known) is not adds
+        assert {"middle", "normed_2", "gated", "log_sums"} <= known
+        symbols = [launch.symbol for part in parts for launch in part.launches]
+        assert symbols.count("gemm") == 6 and ("norm_rows_sum" in symbols) is not adds
+
+
+def test_a_part_that_stays_is_the_same_source_in_another_genome() -> None:
+    route, problem = block()
+    (workload,) = problem.workloads
+    first, second = (seed.genome for seed in route.seeds(workload, HOPPER)[:2])
+    changed = route.space(workload, HOPPER).genome(
+        {**first.alleles(), **{n: a for n, a in second.items() if n.startswith("down_")}}
+    )
+    before = {part.text for part in route.parts(workload, first, "sm_90a")}
+    after = {part.text for part in route.parts(workload, changed, "sm_90a")}
+    assert len(after - before) == 1
+
+
+def test_a_block_with_odd_rows_has_no_cuda_route() -> None:
+    _, problem = block()
+    axes = {
+        name: replace(axis, value=5124) if name == "hidden" else axis
+        for name, axis in problem.operator.axes.items()
+    }
+    odd = cuda_block_route(replace(problem.operator, axes=axes))
+    assert odd is not None
+    assert "multiples of 8" in str(odd.unsuited(problem.workloads[0]))
 
 
 # Builds
@@ -281,6 +347,22 @@ def test_decoding_and_ragged_keys_compile(operator: Operator) -> None:
     for seed in route.seeds(workload, HOPPER)[:3]:
         build = route.build(workload, seed.genome, "sm_90a")
         assert route.fault(build, HOPPER) is None
+
+
+@needs_nvrtc
+def test_a_block_compiles_part_by_part_and_as_one() -> None:
+    from kernelarc.genomes.routes._nvrtc import compile_cuda
+
+    route, problem = block()
+    (workload,) = problem.workloads
+    genome = route.seeds(workload, HOPPER)[0].genome
+    build = route.build(workload, genome, "sm_90a")
+    assert len({launch.binary for launch in build.plan.launches}) == len(build.binaries) >= 4
+    ready = route.prepared(workload, genome, "sm_90a")
+    code = compile_cuda(ready.text, "sm_90a")
+    for launch, alone in zip(ready.launches, build.kernels, strict=True):
+        report = code.report(launch.symbol, threads=alone.threads, shared_bytes=0)
+        assert report.registers == alone.registers
 
 
 @needs_nvrtc
