@@ -8,7 +8,7 @@ sets that together exceed twice the L2 cache, or follows a sweep through it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,3 +124,22 @@ class TimedGraph:
     def replay(self) -> Span:
         """Replay once."""
         return self.clock.replay(self.graph, self.segments, self.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class TimedCalls:
+    """Calls that cannot be captured, launched directly: what the host does counts.
+
+    Attributes:
+        each: Called in turn, one a replay.
+        runway: Launched before each, untimed.
+    """
+
+    clock: Clock
+    each: Iterator[Call]
+    runway: Call
+    calls: int = 1
+
+    def replay(self) -> Span:
+        """Launch the next call."""
+        return Span(self.clock.once(next(self.each), self.runway), escaped=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from kernelarc.bench._reference import exact_below
 from kernelarc.bench._roofline import Floor
 from kernelarc.bench._statistics import CENSOR_RATIO, clearly_slower
 from kernelarc.bench.cuda._arena import BAND_BYTES
-from kernelarc.bench.cuda._clock import Segment, TimedGraph
+from kernelarc.bench.cuda._clock import Segment, TimedCalls, TimedGraph
 from kernelarc.bench.cuda._jobbench import FindingError, Instruments
 from kernelarc.bench.cuda._judge import (
     ESCAPED_CLOCK,
@@ -306,8 +307,10 @@ class OperatorBench:
         for buffers in self.memory.sets:
             self.memory.prepare(buffers, one.aliases)
 
-    def graph(self, one: Launchable, call_us: float, cache: str) -> TimedGraph:
-        """Capture a span of calls."""
+    def graph(self, one: Launchable, call_us: float, cache: str) -> TimedGraph | TimedCalls:
+        """Capture a span of calls; what cannot be captured is launched directly."""
+        if not one.captures(self.memory.sets[0]):
+            return self.uncaptured(one, cache)
         if cache == "warm":
             call = one.call(self.memory.sets[0])
             segments = [Segment([call] * 2, [call] * _WARM_CALLS)]
@@ -315,6 +318,14 @@ class OperatorBench:
             segments = self._segments(one, call_us)
         with one.capturing():
             return self.tools.clock.graph(segments)
+
+    def uncaptured(self, one: Launchable, cache: str) -> TimedCalls:
+        """Return calls on all sets in turn, each launched by the host while its time runs."""
+        if cache == "warm":
+            call = one.call(self.memory.sets[0])
+            return TimedCalls(self.tools.clock, itertools.repeat(call), call)
+        calls = [one.call(buffers) for buffers in self.memory.sets]
+        return TimedCalls(self.tools.clock, itertools.cycle(calls), self._sweep)
 
     def _timed(
         self, one: Launchable, buffers: TensorSet, call_us: float, limit_us: float | None

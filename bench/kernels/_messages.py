@@ -9,7 +9,7 @@ from typing import TypeAlias
 from kernelarc.genomes import Genome, LtRow, Operator, Workload
 from kernelarc.genomes.kernels import Build, DeviceLimits, KernelRoute
 
-FIRST_HEURISTIC, TORCH_EAGER = "first heuristic", "torch eager"
+FIRST_HEURISTIC, TORCH_EAGER, TORCH_COMPILED = "first heuristic", "torch eager", "torch compile"
 OWN_CONFIGURATION, OWN_SEED = "own configuration", "own"
 """The baseline of a route whose first seed is what the user runs today, and how that is marked."""
 
@@ -47,7 +47,7 @@ class LtContender:
 
 @dataclass(frozen=True, slots=True)
 class BaselineContender:
-    """What the user would run: ``FIRST_HEURISTIC`` or ``TORCH_EAGER``."""
+    """What the user would run: ``FIRST_HEURISTIC``, ``TORCH_EAGER`` or ``TORCH_COMPILED``."""
 
     name: str
 
@@ -60,7 +60,7 @@ class DeviceReply:
     """What the device is: limits for spaces, and which baselines it can run by workload."""
 
     limits: DeviceLimits
-    baselines: Mapping[int, str]
+    baselines: Mapping[int, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

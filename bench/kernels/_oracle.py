@@ -27,6 +27,7 @@ _TORCH = re.compile(r"^\s*(import|from)\s+torch\b", re.MULTILINE)
 _RAW = {"float8_e4m3fn": "uint8", "float8_e5m2": "uint8", "float4_e2m1": "uint8",
         "float4_e2m1fn_x2": "uint8", "bfloat16": "uint16"}  # fmt: skip
 _LITTLE = 0.15  # of the device's memory
+_MOST_COMPILED = 256  # shapes of one reference
 _TORCH_NAMES = {"float4_e2m1": "float4_e2m1fn_x2"}
 
 
@@ -55,6 +56,7 @@ class Oracle:
         self._operator = job.task.operator
         self.torch = _torch() if needs_torch(self._operator.reference) else None
         self.run = reference_of(self._operator)
+        self._compiled: Callable[..., Any] | None = None
         self._on_host = False
 
     def answer(self, buffers: TensorSet, into: Mapping[str, Any]) -> None:
@@ -155,6 +157,22 @@ class Oracle:
         own = {t.name: self.native(t, buffers.tensors[t.name]) for t in self.job.inputs}
         known = {**buffers.scalars, **own}
         return [known.get(spec.name) for spec in self._operator.inputs]
+
+    def compiled(self) -> Callable[..., Any]:
+        """Return the reference through ``torch.compile``, which compiles when first called.
+
+        For one shape, as one graph: what ``torch.compile`` would leave to Python raises.
+        """
+        if self._compiled is None:
+            assert self.torch is not None
+            import torch._dynamo.config as dynamo  # noqa: PLC0415
+            import torch._inductor.config as inductor  # noqa: PLC0415
+
+            inductor.compile_threads = 1  # no processes that nobody here would end
+            dynamo.recompile_limit = _MOST_COMPILED
+            bare = getattr(self.run, "__wrapped__", self.run)  # who calls sees to gradients
+            self._compiled = self.torch.compile(bare, dynamic=False, fullgraph=True)
+        return self._compiled
 
     def _given(self, array: Any) -> Any:
         return array if self.torch is None else self.torch.as_tensor(array, device="cuda")

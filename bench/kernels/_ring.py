@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from kernelarc.bench.cuda._clock import TimedGraph
+from kernelarc.bench.cuda._clock import TimedCalls, TimedGraph
 from kernelarc.bench.cuda._jobbench import FindingError
 from kernelarc.bench.cuda._judge import OUT_OF_BOUNDS, Slot
 from kernelarc.bench.cuda._protocol import ContestReply
@@ -17,6 +17,7 @@ from kernelarc.bench.kernels._filling import FILLINGS
 from kernelarc.bench.kernels._launchable import REFUSED, Launchable
 from kernelarc.bench.kernels._program import LaunchRefusedError
 
+Timed: TypeAlias = TimedGraph | TimedCalls
 _OF_ANY = ("plain", "tripled", "negated")  # what is not linear may not bear the wilder ones
 
 
@@ -48,7 +49,7 @@ class OperatorRing:
         for buffers in self._bench.memory.sets:
             self._bench.fill(buffers)
             self._bench.memory.prepare(buffers, {})
-        graphs = {i: self._bench.graph(good[i], call_us, cache) for i, call_us in admitted.items()}
+        graphs = {i: self._recorded(good[i], call_us, cache) for i, call_us in admitted.items()}
         for graph in [*graphs.values()] * 2:
             graph.replay()
         samples = self._interleaved(len(made), graphs, rounds, seed)
@@ -87,6 +88,15 @@ class OperatorRing:
                     del admitted[i]
         return admitted
 
+    def _recorded(self, one: Launchable, call_us: float, cache: str) -> Timed:
+        """Return a contender's span; a baseline that no capture takes is launched directly."""
+        try:
+            return self._bench.graph(one, call_us, cache)
+        except Exception:
+            if one.checked:
+                raise
+            return self._bench.uncaptured(one, cache)
+
     def _tried(self, one: Launchable, buffers: Any, rms: Mapping[str, float]) -> float:
         if one.checked:
             return self._bench.verify(one, buffers, rms)[0]
@@ -103,7 +113,7 @@ class OperatorRing:
         return bench.refer(buffers, bench.memory.reference)
 
     @staticmethod
-    def _interleaved(width: int, graphs: Mapping[int, TimedGraph], rounds: int, seed: int) -> Any:
+    def _interleaved(width: int, graphs: Mapping[int, Timed], rounds: int, seed: int) -> Any:
         """Return samples, shape (rounds, width): each round every contender once, in new order."""
         rng = np.random.default_rng(seed)
         samples = np.full((rounds, width), math.nan)

@@ -62,6 +62,7 @@ from kernelarc.genomes.kernels import ARCHES, KernelRoute
 _HEURISTICS = 12
 _FINALISTS = 8
 _REFERENCES = 16  # that a contest computes at most
+_CHOICE_ROUNDS = 15
 
 
 class KernelSession(Session):
@@ -123,6 +124,7 @@ class KernelSession(Session):
         self.sifts, self.finalists, self.patience = any(self._products), _FINALISTS, 2
         self._spaces: dict[int, dict[str, Space]] = {}
         self._domains: dict[int, tuple[DomainReply, CublasLtSpace]] = {}
+        self._fastest: dict[int, tuple[str, ...]] = {}
         self._contests = 0
         ground = Ground(
             tasks=self._tasks,
@@ -247,7 +249,7 @@ class KernelSession(Session):
         place = self._place(workload)
         names = [genome.fingerprint for genome in genomes]
         contenders, failures = self._contenders(place, genomes)
-        if baseline and (name := self.baseline_name(workload)) is not None:
+        if baseline and (name := self._fastest_baseline(place)) is not None:
             names.append(f"baseline:{name}")
             self._add_baseline(place, name, len(genomes), contenders, failures)
         order = sorted(contenders)
@@ -342,14 +344,40 @@ class KernelSession(Session):
                 return answer
 
     def baseline_name(self, workload: Workload) -> str | None:
-        """Name what the user would run: the own configuration, the library's choice, or torch."""
-        place = self._place(workload)
-        if self._own(place) is not None:
-            return OWN_CONFIGURATION
-        name = self._reply.baselines.get(place)
-        if name == FIRST_HEURISTIC and self._products[place]:
-            return name if self._domain(place)[0].baseline is not None else None
-        return name
+        """Name what the user would run: the own configuration, the library's choice, or torch.
+
+        Where there are several, the first contest with a baseline finds the fastest of them; until
+        then all are named.
+        """
+        names = self._baselines(self._place(workload))
+        return f"the fastest of {', '.join(names)}" if len(names) > 1 else next(iter(names), None)
+
+    def _baselines(self, place: int) -> tuple[str, ...]:
+        """Return what the user would run: one thing at most once the fastest is known."""
+        if place not in self._fastest:
+            if self._own(place) is not None:
+                return (OWN_CONFIGURATION,)
+            names = self._reply.baselines.get(place, ())
+            if self._products[place] and self._domain(place)[0].baseline is None:
+                names = tuple(name for name in names if name != FIRST_HEURISTIC)
+            return names
+        return self._fastest[place]
+
+    def _fastest_baseline(self, place: int) -> str | None:
+        """Return the fastest of the baselines, timed side by side once a session.
+
+        One that fails is none; where all of them do, there is none.
+        """
+        names = self._baselines(place)
+        if place not in self._fastest and names not in ((OWN_CONFIGURATION,), (FIRST_HEURISTIC,)):
+            rivals = [BaselineContender(name) for name in names]
+            try:
+                answer = self._contested(place, rivals, _CHOICE_ROUNDS)
+            except StoppedError:  # the reference fails in a way that nobody has a name for
+                answer = None
+            best = None if answer is None else fastest(names, answer)
+            self._fastest[place] = names = () if best is None else (best,)
+        return next(iter(names), None)
 
     def observe(self) -> Mapping[str, str]:
         """Return clocks, power, temperature, foreign processes, and how busy everybody was."""
@@ -379,6 +407,16 @@ def _demand_arch(device: str, arch: str) -> None:
             f"device {device} is of {arch}: compiled routes are for {', '.join(ARCHES)}; "
             f"--routes {LT_ROUTE} searches matrix products without them"
         )
+
+
+def fastest(names: Sequence[str], answer: ContestReply) -> str | None:
+    """Return the contender with the least median of those that did not fail."""
+    medians = {
+        name: float(np.median([row[column] for row in answer.samples]))
+        for column, name in enumerate(names)
+        if column not in answer.failures
+    }
+    return min(medians, key=lambda name: medians[name], default=None)
 
 
 def _task(problem: Problem, workload: Workload) -> KernelTask:

@@ -26,6 +26,7 @@ from kernelarc.bench.kernels._launchable import (
 from kernelarc.bench.kernels._memory import JobMemory, Needs
 from kernelarc.bench.kernels._messages import (
     FIRST_HEURISTIC,
+    TORCH_COMPILED,
     TORCH_EAGER,
     BaselineContender,
     Contender,
@@ -44,6 +45,7 @@ from kernelarc.genomes.kernels import DeviceLimits
 
 _MOST_BENCHES = 24
 _LEAST_SCRATCH = 1 << 20
+_TORCH = (TORCH_EAGER, TORCH_COMPILED)
 _REFUSALS = (LaunchRefusedError, TensorMapError)
 
 
@@ -87,7 +89,7 @@ class KernelWorkbench(Workbench):
             l2_bytes=int(found["l2CacheSize"]),
             memory_bytes=int(found["totalGlobalMem"]),
         )
-        baselines = {i: name for i, job in enumerate(self._jobs) if (name := _baseline(job))}
+        baselines = {i: _baselines(job) for i, job in enumerate(self._jobs)}
         return DeviceReply(limits=limits, baselines=baselines)
 
     # Problem
@@ -169,8 +171,9 @@ class KernelWorkbench(Workbench):
             if fault is not None:
                 return fault
             return PlanLaunchable(contender.build, self._loader, tools.stream, self._memory)
-        if isinstance(contender, BaselineContender) and contender.name == TORCH_EAGER:
-            return TorchLaunchable(bench.oracle, tools.stream)
+        if isinstance(contender, BaselineContender) and contender.name in _TORCH:
+            compiled = contender.name == TORCH_COMPILED
+            return TorchLaunchable(bench.oracle, tools.stream, compiled=compiled)
         matmul = self._matmul(workload)
         row = contender.row if isinstance(contender, LtContender) else self._first_row(matmul)
         algorithm = matmul.algorithm(row) if row is not None else None
@@ -234,9 +237,10 @@ def _alias_fault(aliases: Any, job: BoundJob) -> str | None:
     return None
 
 
-def _baseline(job: BoundJob) -> str | None:
-    if job.product is not None:
-        return FIRST_HEURISTIC
-    if needs_torch(job.task.operator.reference) and importlib.util.find_spec("torch"):
-        return TORCH_EAGER
-    return None
+def _baselines(job: BoundJob) -> tuple[str, ...]:
+    """Return what a user would run, each of which may be the fastest."""
+    library = () if job.product is None else (FIRST_HEURISTIC,)
+    if not needs_torch(job.task.operator.reference) or not importlib.util.find_spec("torch"):
+        return library
+    compiles = importlib.util.find_spec("triton") is not None  # as torch.compile does for GPUs
+    return (*library, *(_TORCH if compiles else _TORCH[:1]))

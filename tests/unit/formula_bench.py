@@ -9,6 +9,8 @@ from dataclasses import replace
 
 from kernelarc.bench.cuda._protocol import ContestReply, Outcome
 from kernelarc.bench.kernels._messages import (
+    TORCH_COMPILED,
+    TORCH_EAGER,
     BaselineContender,
     Contender,
     DeviceReply,
@@ -19,6 +21,7 @@ from kernelarc.genomes import Environment, Status
 from kernelarc.genomes.kernels import DeviceLimits
 
 LATENCY_US = {b"machine code": 10.0, b"slow": 30.0}
+BASELINES_US = {TORCH_EAGER: 25.0, TORCH_COMPILED: 15.0}
 
 
 class FormulaBench:
@@ -35,7 +38,8 @@ class FormulaBench:
         limits = DeviceLimits.of_arch("sm_90a")
         if self._ordinal == 80:
             limits = replace(limits, compute_capability=(8, 0))
-        return DeviceReply(limits=limits, baselines={})
+        offered = tuple(BASELINES_US) if self._ordinal in (20, 21, 22) else ()
+        return DeviceReply(limits=limits, baselines={0: offered})
 
     def environment(self) -> Environment:
         """Return a fixed identity."""
@@ -82,11 +86,20 @@ class FormulaBench:
         self, workload: int, contenders: Sequence[Contender], rounds: int, cache: str, seed: int
     ) -> ContestReply:
         """Return constant columns; a contender may take the context with it here."""
-        if any(self._content(one) == b"takes the context" for one in contenders):
-            self._broken = True
-            raise RuntimeError("an illegal memory access was encountered")
-        row = tuple(LATENCY_US[self._content(one)] for one in contenders)
-        return ContestReply(samples=(row,) * rounds, failures={}, launches=1)
+        row: list[float] = []
+        failures: dict[int, str] = {}
+        for column, one in enumerate(contenders):
+            if isinstance(one, BaselineContender):
+                if self._ordinal == 21:
+                    raise RuntimeError("a reference that nobody can run")
+                failures |= {column: "launch refused"} if self._ordinal == 22 else {}
+                row.append(BASELINES_US[one.name])
+                continue
+            if self._content(one) == b"takes the context":
+                self._broken = True
+                raise RuntimeError("an illegal memory access was encountered")
+            row.append(LATENCY_US[self._content(one)])
+        return ContestReply(samples=(tuple(row),) * rounds, failures=failures, launches=1)
 
     @staticmethod
     def _content(contender: Contender) -> bytes:

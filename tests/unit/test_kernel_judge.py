@@ -263,3 +263,49 @@ def test_a_slow_reference_is_ready_before_any_candidate_needs_it(bench: HostBenc
             assert len(answered) == before, "no reference is computed on a candidate's time"
     finally:
         oracle.answer = answer
+
+
+class Plain(Launchable):
+    """A baseline that cannot be captured: it knows so, or the capture says so."""
+
+    checked = False
+
+    def __init__(self, bench: HostBench, *, knows: bool) -> None:
+        self.aliases: dict[str, str] = {}
+        self._bench, self._knows = bench, knows
+        self.sets: set[int] = set()
+
+    def captures(self, buffers: TensorSet) -> bool:
+        return not self._knows
+
+    def call(self, buffers: TensorSet) -> Call:
+        honest = self._bench.honest.call(buffers)
+
+        def launch() -> None:
+            if self._bench.capturing():
+                self._bench.stream.noted = None
+                raise RuntimeError("operation not permitted when stream is capturing")
+            self.sets.add(id(buffers))
+            honest()
+
+        return launch
+
+
+@pytest.mark.parametrize("cache", ["cold", "warm"])
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_baseline_that_no_graph_takes_is_timed_all_the_same(
+    bench: HostBench, knows: bool, cache: str
+) -> None:
+    plain = Plain(bench, knows=knows)
+    reply = OperatorRing(bench.bench).run({0: planted(bench, honest), 1: plain}, 6, cache, 3)
+    assert not reply.failures
+    assert np.array_equal(np.array(reply.samples), np.full((6, 2), 10.0))
+    used = len(bench.bench.memory.sets) if cache == "cold" else 1
+    assert len(plain.sets) == min(used, 8)  # two replays warm it
+
+
+def test_a_candidate_that_no_graph_takes_is_not_excused(bench: HostBench) -> None:
+    plain = Plain(bench, knows=False)
+    plain.checked = True
+    with pytest.raises(RuntimeError, match="capturing"):
+        OperatorRing(bench.bench).run({0: plain}, 3, "cold", 3)

@@ -14,7 +14,9 @@ import pytest
 from tests.unit.compiling_routes import PlantedRoute
 
 from kernelarc.bench import DeviceLock
+from kernelarc.bench.cuda._protocol import ContestReply
 from kernelarc.bench.kernels import KernelSession, _line, _session
+from kernelarc.bench.kernels._session import fastest
 from kernelarc.genomes import Candidate, Evaluation, Genome, InputError, Status, builtin_problem
 
 PROBLEM = builtin_problem("gemm")
@@ -238,3 +240,30 @@ def test_builds_are_for_the_device_at_hand(session: KernelSession) -> None:
     assert pool._routes["planted"].limits("sm_90a").multiprocessors == 7
     assert pool._routes["planted"].limits("sm_100a").multiprocessors == 148
     assert pool._identities["planted"]["multiprocessors"] == "7"
+
+
+def test_the_fastest_baseline_takes_part(tmp_path: Path) -> None:
+    with _opened(tmp_path, 20) as session:
+        named = session.baseline_name(WORKLOAD)
+        assert named == "the fastest of torch eager, torch compile"
+        contest = session.contest(WORKLOAD, [_genome(session, "good")], rounds=3, baseline=True)
+        assert contest.names[1:] == ("baseline:torch compile",)
+        assert contest.samples == ((10.0, 15.0),) * 3
+        assert session.baseline_name(WORKLOAD) == "torch compile"
+
+
+@pytest.mark.parametrize("ordinal", [21, 22])
+def test_baselines_that_fail_cost_no_claim(tmp_path: Path, ordinal: int) -> None:
+    with _opened(tmp_path, ordinal) as session:
+        contest = session.contest(WORKLOAD, [_genome(session, "good")], rounds=3, baseline=True)
+        assert contest.names == (_genome(session, "good").fingerprint,)
+        assert contest.samples == ((10.0,),) * 3 and not contest.failures
+        assert session.baseline_name(WORKLOAD) is None
+
+
+def test_a_baseline_that_fails_loses_to_a_slower_one() -> None:
+    rows = ((25.0, math.nan, 20.0), (25.0, math.nan, 30.0), (25.0, math.nan, 35.0))
+    reply = ContestReply(samples=rows, failures={1: "launch refused"}, launches=1)
+    assert fastest(("eager", "compile", "library"), reply) == "eager"
+    failed = ContestReply(samples=rows, failures=dict.fromkeys(range(3), "died"), launches=1)
+    assert fastest(("eager", "compile", "library"), failed) is None
