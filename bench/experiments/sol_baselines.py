@@ -1,15 +1,20 @@
-"""Torch's variants of a problem as solutions, to be timed by the harness beside ours.
+"""Torch's variants of a problem as solutions, to be timed beside ours.
 
     python -m kernelarc.bench.experiments.sol_baselines PROBLEM -o FOLDER
 
-Writes ``compile.json`` (the reference through ``torch.compile``) and, for a product with a
-residual, ``addmm.json`` (one call of ``torch.addmm`` into the output). The harness times the
-reference itself beside every solution; ``sol_scores`` takes the fastest of all.
+PROBLEM is a problem folder or a packaged problem. Writes ``compile.json`` (the reference through
+``torch.compile``, default mode) where the reference never waits for the device, and what torch has
+for one operator: ``addmm.json`` for a product with a residual, ``sdpa.json`` and
+``sdpa_compile.json`` for a decoder block, ``flash.json`` (a gather, then variable-length flash
+attention) for attention over pages. The harness times the reference itself beside every solution;
+``sol_scores`` takes the fastest of all, ``sol_race`` times all of them in turn.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from kernelarc.bench.experiments.sol_scores import named_problem
@@ -22,6 +27,35 @@ from kernelarc.genomes import (
 )
 
 FILE = "solution.py"
+_WAITS = re.compile(r"\.tolist\(\)|\.item\(\)|torch\.where\(\w+ == \w+\)")
+
+_SDPA = '''
+
+def _attended(q, k, v):
+    """Causal attention by torch's own kernel."""
+    return torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, is_causal=True, enable_gqa=True
+    )
+'''
+
+_FLASH = """import math
+
+import torch
+
+
+@torch.no_grad()
+def run(q, k_cache, v_cache, qo_indptr, kv_indptr, kv_indices, sm_scale):
+    page, heads = k_cache.shape[1], k_cache.shape[2:]
+    pages = kv_indices.long()
+    keys, values = (c[pages].reshape(-1, *heads) for c in (k_cache, v_cache))
+    starts = kv_indptr * page
+    longest = torch.stack((qo_indptr.diff().max(), starts.diff().max())).tolist()
+    output, lse, *_ = torch.ops.aten._flash_attention_forward(
+        q, keys, values, qo_indptr, starts, *longest, 0.0, True, False, scale=sm_scale
+    )
+    lse = lse.t() / math.log(2)
+    return output, torch.where(lse == float("inf"), -lse, lse).contiguous()
+"""
 
 
 def _solution(operator: Operator, kind: str, source: str, *, passing: bool) -> Solution:
@@ -40,17 +74,27 @@ def _solution(operator: Operator, kind: str, source: str, *, passing: bool) -> S
     )
 
 
-def compiled(operator: Operator) -> Solution:
-    """Return the reference through ``torch.compile``, compiled anew for every shape."""
+def compiled(operator: Operator, *, more: str = "", kind: str = "compile") -> Solution:
+    """Return the reference through ``torch.compile``, compiled anew for every shape.
+
+    Args:
+        operator: Whose reference.
+        more: Source that follows the reference's.
+        kind: What the solution is called.
+    """
     names = ", ".join(spec.name for spec in operator.inputs)
+    given = ", ".join(  # torch.compile knows no 4-bit type: such a tensor goes in as bytes
+        f"{spec.name}.view(torch.uint8)" if spec.dtype.startswith("float4") else spec.name
+        for spec in operator.inputs
+    )
     source = (
-        f"{str(operator.reference).replace('def run(', 'def _reference(')}\n\n"
+        f"{str(operator.reference).replace('def run(', 'def _reference(')}{more}\n\n"
         "import torch._dynamo\n\n"
         "torch._dynamo.config.cache_size_limit = 64\n"
         "_compiled = torch.compile(_reference, dynamic=False)\n\n\n"
-        f"def run({names}):\n    return _compiled({names})\n"
+        f"def run({names}):\n    return _compiled({given})\n"
     )
-    return _solution(operator, "compile", source, passing=False)
+    return _solution(operator, kind, source, passing=False)
 
 
 def fused(problem: Problem) -> Solution | None:
@@ -71,19 +115,31 @@ def fused(problem: Problem) -> Solution | None:
     return _solution(operator, "addmm", source, passing=True)
 
 
+def variants(problem: Problem) -> Mapping[str, Solution]:
+    """Return what torch has for a problem beside the reference itself, by name."""
+    operator = problem.operator
+    reference = str(operator.reference)
+    made: dict[str, Solution | None] = {"addmm": fused(problem)}
+    if _WAITS.search(reference) is None:
+        made["compile"] = compiled(operator)
+    if "def _attended(q, k, v)" in reference:
+        made["sdpa"] = _solution(operator, "sdpa", reference + _SDPA, passing=False)
+        made["sdpa_compile"] = compiled(operator, more=_SDPA, kind="sdpa_compile")
+    if [spec.name for spec in operator.inputs][3:6] == ["qo_indptr", "kv_indptr", "kv_indices"]:
+        made["flash"] = _solution(operator, "flash", _FLASH, passing=False)
+    return {kind: solution for kind, solution in made.items() if solution is not None}
+
+
 def main() -> None:
     """Write the solutions into a folder."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("problem")
     parser.add_argument("-o", "--output", type=Path, required=True)
     given = parser.parse_args()
-    problem = named_problem(given.problem)
     given.output.mkdir(parents=True, exist_ok=True)
-    made = {"compile": compiled(problem.operator), "addmm": fused(problem)}
-    for kind, solution in made.items():
-        if solution is not None:
-            (given.output / f"{kind}.json").write_text(solution.text())
-            print(f"wrote {given.output / f'{kind}.json'}")
+    for kind, solution in variants(named_problem(given.problem)).items():
+        (given.output / f"{kind}.json").write_text(solution.text())
+        print(f"wrote {given.output / f'{kind}.json'}")
 
 
 if __name__ == "__main__":
