@@ -9,11 +9,33 @@ import click
 
 import kernelarc.engine.comparison as comparing
 from kernelarc.cli._arguments import AS_JSON
-from kernelarc.cli._bench_report import comparison_text
+from kernelarc.cli._bench_report import ablation_text, comparison_text
 from kernelarc.cli._text import print_json
 from kernelarc.genomes import InputError
 
 _LEADING = "optuna_tpe,adaptive_tabu_greywolf,genetic_algorithm,random"
+
+
+_SPACES = click.option(
+    "--spaces", required=True, type=Path, metavar="DIR", help="Folder of recorded spaces."
+)
+_REPEATS = click.option(
+    "--repeats", type=int, default=20, show_default=True, metavar="N", help="Runs of each method."
+)
+_BUDGETS = click.option(
+    "--budgets",
+    default="50,100,220",
+    show_default=True,
+    metavar="N,N,...",
+    help="Unique evaluations at which figures are given.",
+)
+_SEED = click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of the first run."
+)
+_JOBS = click.option("--jobs", type=int, metavar="N", help="Processes (default: one a core).")
+_OUTPUT = click.option(
+    "-o", "--output", required=True, type=Path, metavar="DIR", help="Where results are written."
+)
 
 
 @click.group("bench")
@@ -22,19 +44,9 @@ def command() -> None:
 
 
 @command.command("search")
-@click.option(
-    "--spaces", required=True, type=Path, metavar="DIR", help="Folder of recorded spaces."
-)
-@click.option(
-    "--repeats", type=int, default=20, show_default=True, metavar="N", help="Runs of each method."
-)
-@click.option(
-    "--budgets",
-    default="50,100,220",
-    show_default=True,
-    metavar="N,N,...",
-    help="Unique evaluations at which figures are given.",
-)
+@_SPACES
+@_REPEATS
+@_BUDGETS
 @click.option(
     "--peers",
     default=_LEADING,
@@ -42,8 +54,8 @@ def command() -> None:
     metavar="A,B,...",
     help="Methods, or the families kernel_tuner, optuna and ablations (ours, one thing changed).",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the first run.")
-@click.option("--jobs", type=int, metavar="N", help="Processes (default: one a core).")
+@_SEED
+@_JOBS
 @click.option(
     "--permute",
     "permute_seed",
@@ -51,9 +63,7 @@ def command() -> None:
     metavar="SEED",
     help="Exchange the recorded times at random, as a control.",
 )
-@click.option(
-    "-o", "--output", required=True, type=Path, metavar="DIR", help="Where results are written."
-)
+@_OUTPUT
 @AS_JSON
 def search(output: Path, as_json: bool, budgets: str, peers: str, **asked: Any) -> None:
     """Run our search and its peers on recorded spaces, and compare them.
@@ -71,6 +81,39 @@ def search(output: Path, as_json: bool, budgets: str, peers: str, **asked: Any) 
     )
     result = comparing.compare(comparison, telling=_tell)
     text = comparison_text(result)
+    (output / "table.txt").write_text(text + "\n")
+    if as_json:
+        print_json(result.to_json())
+    else:
+        click.echo(text)
+
+
+@command.command("ablate")
+@_SPACES
+@_REPEATS
+@_BUDGETS
+@click.option("--arms", default="", metavar="A,B,...", help="What is changed (default: all arms).")
+@_SEED
+@_JOBS
+@_OUTPUT
+@AS_JSON
+def ablate(output: Path, as_json: bool, budgets: str, arms: str, **asked: Any) -> None:
+    """Run our search beside itself with one thing changed.
+
+    Every arm is a whole campaign whose settings differ in one thing from the full program's, with
+    the same seeds on the same spaces: one island that owns every gene; genes divided among two,
+    four or eight islands; islands isolated, with conclusions only, with the readable log only;
+    unbounded retention; each strategy away; no traps, controller, Optuna, Gaussian process, models.
+
+    A run is cut off at the optimum. Written are every value (ablations.csv: best over the optimum,
+    by arm, space, seed and budget), the table (table.txt) and all figures (ablations.json). Runs
+    that the folder holds already are not made again: interrupted ablations go on where they were.
+    """
+    comparison = comparing.Comparison(
+        peers=_names(arms), budgets=_numbers(budgets), out=output, **asked
+    )
+    result = comparing.ablate(comparison, telling=_tell)
+    text = ablation_text(result)
     (output / "table.txt").write_text(text + "\n")
     if as_json:
         print_json(result.to_json())

@@ -30,6 +30,58 @@ def comparison_text(result: comparing.ComparisonResult) -> str:
     return "\n".join(lines)
 
 
+def ablation_text(result: comparing.AblationResult) -> str:
+    """Return the table of ablations, with lines above it that say what it shows."""
+    wanted = result.comparison
+    kernels = len(set(result.kernels.values()))
+    count = f"{len(result.kernels)} spaces of {kernels} kernels, {wanted.repeats} runs each"
+    return "\n".join(
+        [
+            f"{count}, {duration(result.seconds)}; intervals are 95 %, from resampled seeds",
+            "",
+            "Geometric mean over spaces of the median best / optimum, by unique evaluations; in",
+            "brackets the share of all runs at the optimum; spaces: where the arm changes anything",
+            _reached(result),
+            "",
+            "Each arm's best over the full program's with the same seed, geometric mean, kernels",
+            "weighing alike (above 1: the full program is better), and the chance p that equal",
+            "searches differ so much (signs flipped, spaces of one kernel together; * where it",
+            "stays below 0.05 corrected for the number of arms)",
+            _ratios(result),
+        ]
+    )
+
+
+def _reached(result: comparing.AblationResult) -> str:
+    budgets = result.comparison.budgets
+    rows = [
+        (
+            name,
+            str(arm.spaces),
+            *(f"{_interval(arm.means[b], 3)} ({arm.shares[b].value:.0%})" for b in budgets),
+        )
+        for name, arm in result.arms.items()
+    ]
+    return table(("arm", "spaces", *map(str, budgets)), rows)
+
+
+def _ratios(result: comparing.AblationResult) -> str:
+    budgets = result.comparison.budgets
+    rows = [
+        (
+            name,
+            *(
+                f"{_interval(arm.ratios[b], 3)} p={arm.chances[b]:.4f}"
+                + ("*" if arm.corrected[b] < 0.05 else "")
+                for b in budgets
+            ),
+        )
+        for name, arm in result.arms.items()
+        if arm.ratios
+    ]
+    return table(("arm", *map(str, budgets)), rows)
+
+
 def _overall(result: comparing.ComparisonResult) -> str:
     budgets = result.comparison.budgets
     headings = ("method", *map(str, budgets), f"at optimum, {budgets[-1]}", "score")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 
 from kernelarc.bench import source_hash
 from kernelarc.engine.comparison import _kernel_tuner, _optuna
-from kernelarc.engine.comparison._arms import ARMS, ONE_ISLAND, play_arm
+from kernelarc.engine.comparison._arms import ARM_NAMES, play_arm
 from kernelarc.engine.comparison._ours import play_campaign
 from kernelarc.engine.comparison._random import play_random
 from kernelarc.engine.comparison._table import Table
@@ -19,6 +19,8 @@ from kernelarc.genomes import InputError, nearest
 OURS = "kernelarc"
 RANDOM = "random"
 _SEARCHING = ("genomes", "islands", "engine", "storage", "bench/replay")
+# What of the comparison itself decides how ours plays.
+_PLAYING = frozenset({"_ours.py", "_arms.py"})
 _ROOT = Path(__file__).resolve().parent.parent.parent
 
 Playing = Callable[[Table, int, int], list[float]]
@@ -43,11 +45,14 @@ class Method:
     version: Callable[[], str]
 
 
+@cache
 def our_source() -> str:
-    """Return a hash of everything that our search's results depend on."""
+    """Return a hash of everything that our search's results depend on, as this process found it."""
     folders = [_ROOT / folder for folder in _SEARCHING]
     paths = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
-    return source_hash(path for path in paths if "comparison" not in path.parts)
+    return source_hash(
+        path for path in paths if "comparison" not in path.parts or path.name in _PLAYING
+    )
 
 
 def _sampler(name: str, play: Playing, *needs: str) -> Method:
@@ -70,7 +75,7 @@ _LISTED = (
     _sampler("optuna_cma_es", _optuna.play_cma_es, "cmaes"),
     *(_strategy(name) for name in _kernel_tuner.STRATEGIES),
     Method(RANDOM, play_random, lambda: "1"),
-    *(_arm(name) for name in (ONE_ISLAND, *ARMS)),
+    *(_arm(name) for name in ARM_NAMES),
 )
 
 METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in _LISTED})
@@ -78,7 +83,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "kernel_tuner": _kernel_tuner.STRATEGIES,
         "optuna": ("optuna_tpe", "optuna_gp", "optuna_cma_es"),
-        "ablations": tuple(f"{OURS}:{name}" for name in (ONE_ISLAND, *ARMS)),
+        "ablations": tuple(f"{OURS}:{name}" for name in ARM_NAMES),
     }
 )
 

@@ -15,11 +15,20 @@ from kernelarc.engine.comparison._table import Table
 from kernelarc.genomes import Judged, Status
 
 
-class _Follower(Observer):
-    """Notes every unique evaluation in the order of the verdicts."""
+class _FoundError(Exception):
+    """What was looked for was found."""
 
-    def __init__(self) -> None:
+
+class _Follower(Observer):
+    """Notes every unique evaluation in the order of the verdicts.
+
+    Args:
+        until: Objective at which the campaign is cut off.
+    """
+
+    def __init__(self, until: float | None) -> None:
         self.objectives: list[float] = []
+        self._until = until
 
     def on_verdict(self, judged: Judged, counts: Counts) -> None:
         """Note one."""
@@ -29,10 +38,17 @@ class _Follower(Observer):
         measured = evaluation.status is Status.OK and evaluation.measurement is not None
         objective = evaluation.measurement.objective if evaluation.measurement else float("nan")
         self.objectives.append(objective if measured else float("nan"))
+        if measured and self._until is not None and objective <= self._until:
+            raise _FoundError
 
 
 def play_campaign(
-    table: Table, budget: int, seed: int, settings: Mapping[str, Any] | None = None
+    table: Table,
+    budget: int,
+    seed: int,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    until: float | None = None,
 ) -> list[float]:
     """Run one campaign on the table and return its unique evaluations' objectives in order.
 
@@ -43,11 +59,13 @@ def play_campaign(
         budget: Unique evaluations.
         seed: The campaign's.
         settings: Campaign settings that differ from the defaults.
+        until: Cut the campaign off at an objective this low: with the optimum for it, nothing
+            that follows could change its trajectory.
 
     Raises:
         KeyboardInterrupt: Somebody asked this process to stop.
     """
-    device, follower = table.device, _Follower()
+    device, follower = table.device, _Follower(until)
     device.recording = replace(device.recording, seeds=())
     with tempfile.TemporaryDirectory(prefix="kernelarc-compare-") as folder:
         values = CampaignSettings.from_values(
@@ -59,7 +77,10 @@ def play_campaign(
                 **(settings or {}),
             }
         )
-        result = run(values, device=device, problem=device.problem, observer=follower)
+        try:
+            result = run(values, device=device, problem=device.problem, observer=follower)
+        except _FoundError:
+            return follower.objectives
     if result.status != "finished":
         # The campaign took the signal for itself; what it did until then is no whole run.
         raise KeyboardInterrupt

@@ -28,6 +28,7 @@ class Task:
         path: The recorded space.
         permute_seed: As for ``load_table``.
         key: What the result depends on, as text.
+        until_optimum: Cut the run off once it stands at the optimum; for our own search only.
     """
 
     run: Run
@@ -35,13 +36,16 @@ class Task:
     permute_seed: int | None
     budget: int
     key: str
+    until_optimum: bool = False
 
     def play(self) -> Trajectory:
         """Run it in this process."""
         _, method, seed = self.run
         table = _table(self.path, self.permute_seed)
+        playing: Callable[..., list[float]] = METHODS[method].play
+        cut = {"until": table.optimum} if self.until_optimum else {}
         with threadpool_limits(1):  # runs share the cores among processes, not among threads
-            return Trajectory.of(METHODS[method].play(table, self.budget, seed))
+            return Trajectory.of(playing(table, self.budget, seed, **cut))
 
 
 _tables: dict[tuple[Path, int | None], Table] = {}
@@ -62,6 +66,8 @@ def tasks_of(
     seeds: Sequence[int],
     budget: int,
     permute_seed: int | None,
+    *,
+    until_optimum: bool = False,
 ) -> list[Task]:
     """Return every run that is wanted, space by space.
 
@@ -69,13 +75,15 @@ def tasks_of(
         MissingPartError: A method's package is not installed.
     """
     versions = {method.name: method.version() for method in methods}
+    cut = "/until optimum" if until_optimum else ""
     return [
         Task(
             run=(table.name, method.name, seed),
             path=table.device.recording.path,
             permute_seed=permute_seed,
             budget=budget,
-            key=f"{table.digest}/{method.name}/{versions[method.name]}/{seed}/{budget}",
+            key=f"{table.digest}/{method.name}/{versions[method.name]}/{seed}/{budget}{cut}",
+            until_optimum=until_optimum,
         )
         for table in tables
         for method in methods
