@@ -98,15 +98,16 @@ class Needs:
         return cls(count, count * touched <= 2 * l2_bytes, total)
 
     def demand(self, job: MatmulJob, free: int) -> None:
-        """Refuse a job that does not fit.
+        """Refuse a job that does not fit beside the scratch memory that its genomes may use.
 
         Raises:
             InputError: The message says the need and what there is.
         """
-        if self.total_bytes > free:
+        need = self.total_bytes + job.workspace_bytes
+        if need > free:
             raise InputError(
                 f"the problem M={job.m} N={job.n} K={job.k} needs "
-                f"{self.total_bytes / 2**30:.1f} GiB of device memory, {free / 2**30:.1f} are free"
+                f"{need / 2**30:.1f} GiB of device memory, {free / 2**30:.1f} are free"
             )
 
 

@@ -71,14 +71,15 @@ class Needs:
         return cls(count=count, swept=count * touched <= 2 * l2_bytes, total_bytes=total)
 
     def demand(self, job: BoundJob, free: int) -> None:
-        """Refuse a job that does not fit.
+        """Refuse a job that does not fit beside the scratch memory that a library may use.
 
         Raises:
             InputError: The message says the need and what there is.
         """
-        if self.total_bytes > free:
+        need = self.total_bytes + (0 if job.product is None else job.product.workspace_bytes)
+        if need > free:
             raise InputError(
-                f"workload {job.task.workload.label!r} needs {self.total_bytes / 2**30:.1f} GiB "
+                f"workload {job.task.workload.label!r} needs {need / 2**30:.1f} GiB "
                 f"of device memory, {free / 2**30:.1f} are free"
             )
 

@@ -167,6 +167,23 @@ def test_an_edited_algorithm_warns_and_the_heuristic_runs(folder: Path, tmp_path
     assert float(abs(wide(y) - wanted).max()) < 0.03
 
 
+def test_another_library_s_table_warns_once_and_the_heuristic_runs(
+    folder: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    content = json.loads((folder / "table.json").read_text())
+    content["library"]["version"] = 1
+    path = tmp_path / "older.json"
+    path.write_text(json.dumps(content))
+    found = load(path)
+    for m in SHAPES:
+        x, weight, y = cupy_arrays(m)
+        wanted = wide(y) + wide(x) @ wide(weight).T
+        made = found.matmul(x, weight.T, residual=y)
+        assert float(abs(wide(made) - wanted).max()) < 0.03
+        assert found.source(x, weight.T, residual=y).startswith("heuristic")
+    assert len([w for w in recwarn if issubclass(w.category, TableWarning)]) == 1
+
+
 def test_the_planner_of_nvmath_takes_the_structs(folder: Path) -> None:
     advanced = pytest.importorskip("nvmath.linalg.advanced")
     entries = json.loads((folder / "table.json").read_text())["entries"]

@@ -81,7 +81,11 @@ def test_outputs_may_be_written_into_inputs_only_where_allowed() -> None:
 def test_a_workload_that_does_not_fit_is_refused_with_both_figures() -> None:
     job = _product()
     needs = Needs.of(job, L2)
-    needs.demand(job, needs.total_bytes)
+    assert job.product is not None
+    whole = needs.total_bytes + job.product.workspace_bytes  # scratch of the library's beside it
+    needs.demand(job, whole)
+    with pytest.raises(InputError, match="GiB of device memory"):
+        needs.demand(job, whole - 1)
     with pytest.raises(InputError, match=r"needs 0\.\d GiB of device memory, 0\.0 are free"):
         needs.demand(job, 1 << 20)
 
