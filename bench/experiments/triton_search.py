@@ -12,17 +12,18 @@ import json
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kernelarc.bench._session import Session
-from kernelarc.bench.experiments._machine import keep, output_option
+from kernelarc.bench.experiments._machine import keep, output_option, write
 from kernelarc.bench.kernels import KernelDevice, KernelSession
 from kernelarc.engine import CampaignSettings, Observer, resolve_target, run
 from kernelarc.engine import Counts as CampaignCounts
-from kernelarc.genomes import Candidate, Evaluation, Judged, Problem, Status
+from kernelarc.genomes import Allele, Candidate, Evaluation, Judged, Problem, Status
 
 SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (64, 14336, 4096))
 ROUTE = ("triton",)
@@ -75,11 +76,15 @@ class Timeline:
 
 
 class _Watcher(Observer):
-    def __init__(self, timeline: Timeline) -> None:
-        self._timeline = timeline
+    def __init__(self, timeline: Timeline, file: Path | None = None) -> None:
+        self._timeline, self._file = timeline, file
+        self._next_s = 0.0
 
     def on_verdict(self, judged: Judged, counts: CampaignCounts) -> None:
         self._timeline.take(judged.evaluation)
+        if self._timeline.last_s >= self._next_s:
+            write(self._timeline.figures(), self._file)
+            self._next_s = self._timeline.last_s + 1.0
 
 
 class WatchedDevice(KernelDevice):
@@ -88,6 +93,8 @@ class WatchedDevice(KernelDevice):
     def __init__(self) -> None:
         super().__init__(only=ROUTE)
         self.said: list[dict[str, str]] = []
+        self.opened_s: list[float] = []
+        self.searched: list[dict[str, str]] = []
         self.identity: dict[str, str] = {}
         self.roofline: dict[str, float] = {}
 
@@ -95,11 +102,19 @@ class WatchedDevice(KernelDevice):
         self, problem: Problem, *, seed: int, artefacts: Path, margin: float = 0.0
     ) -> Session:
         """Open a session whose closing is preceded by a look at it."""
+        begun = time.monotonic()
         session = super().open(problem, seed=seed, artefacts=artefacts, margin=margin)
+        self.opened_s.append(round(time.monotonic() - begun, 2))
         self.identity = dict(session.environment.identity)
         if isinstance(session, KernelSession) and not self.roofline:
             self.roofline = dict(session.roofline())
-        close = session.close
+        close, idle = session.close, session.idle_s
+
+        def idling() -> float | None:
+            if isinstance(session, KernelSession) and idle_asked:  # the search has just ended
+                self.searched.append(session._moving().busy())
+            idle_asked.append(True)
+            return idle()
 
         def closing() -> None:
             try:
@@ -108,13 +123,28 @@ class WatchedDevice(KernelDevice):
             finally:  # also where the device does not answer any more
                 close()
 
+        idle_asked: list[bool] = []
+        session.idle_s = idling  # type: ignore[method-assign]
         session.close = closing  # type: ignore[method-assign]
         return session
 
 
-def campaign(target: str, axes: dict[str, int], options: dict[str, Any], seconds: float) -> Any:
-    """Search for so many seconds, audit, and return the figures."""
+def campaign(
+    target: str,
+    axes: dict[str, int],
+    options: dict[str, Any],
+    seconds: float,
+    *,
+    file: Path | None = None,
+    **more: Any,
+) -> Any:
+    """Search for so many seconds, audit, and return the figures.
+
+    The figures so far are written into a file while the search goes on; what else is named is a
+    setting of the campaign.
+    """
     with tempfile.TemporaryDirectory() as folder:
+        store = str(Path(folder) / "search.db")
         settings = CampaignSettings(
             target=target,
             device="cuda:0",
@@ -122,32 +152,42 @@ def campaign(target: str, axes: dict[str, int], options: dict[str, Any], seconds
             options=options,
             seconds=seconds,
             routes=ROUTE,
-            store=str(Path(folder) / "search.db"),
+            **{"store": store, **more},
         )
         device, timeline = WatchedDevice(), Timeline()
         problem = resolve_target(settings).problem
-        result = run(settings, observer=_Watcher(timeline), device=device, problem=problem)
+        observer = _Watcher(timeline, file)
+        result = run(settings, observer=observer, device=device, problem=problem)
         best = result.best
         return {
             **timeline.figures(),
             "device_said": device.said[0] if device.said else {},
+            "when_the_search_ended": device.searched[0] if device.searched else {},
+            "session_open_after_s": device.opened_s[0] if device.opened_s else None,
             "device": device.identity,
             "roofline": device.roofline,
             "best": None if best is None else json.loads(json.dumps(best.to_json())),
         }
 
 
-def random_search(target: str, axes: dict[str, int], seconds: float) -> Any:
+def random_search(
+    target: str,
+    axes: dict[str, int],
+    seconds: float,
+    *,
+    seed: int = 1,
+    pins: Mapping[str, Allele] | None = None,
+) -> Any:
     """Draw genomes evenly and judge them through the same pool and worker."""
     settings = CampaignSettings(target=target, device="cuda:0", axes=axes, routes=ROUTE)
     problem = resolve_target(settings).problem
     (workload,) = problem.workloads
-    timeline, rng, number = Timeline(), np.random.default_rng(1), 0
+    timeline, rng, number = Timeline(), np.random.default_rng(seed), 0
     with (
         tempfile.TemporaryDirectory() as folder,
         WatchedDevice().open(problem, seed=1, artefacts=Path(folder)) as session,
     ):
-        space = session.spaces(workload)["triton"]
+        space = session.spaces(workload)["triton"].pin(dict(pins or {}))
         while time.monotonic() - timeline.began < seconds:
             batch = []
             for _ in range(4 * session.window):
