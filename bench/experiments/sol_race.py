@@ -252,7 +252,7 @@ def main() -> None:
     parser.add_argument("problem", type=Path)
     parser.add_argument("--ours", type=Path)
     parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--warm", action="store_true", help="run each variant once, time nothing")
     given = parser.parse_args()
     problem, harness = load_problem(str(given.problem)), Harness(given.problem)

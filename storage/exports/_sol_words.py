@@ -20,8 +20,8 @@ def about(subject: Subject) -> str:
         for best in subject.bests
         if best.audited and best.speedup is not None
     ]
-    against = next((b.against for b in subject.bests if b.against), None)
-    over = (against or "the baseline").removeprefix("baseline:")
+    against = dict.fromkeys(b.against for b in subject.bests if b.audited and b.against)
+    over = " or ".join(name.removeprefix("baseline:") for name in against) or "the baseline"
     return (
         f"Found by kernelarc on {subject.device_label}: {len(gains)} of "
         f"{len(subject.workloads)} shapes audited, speed-ups over {over}: {', '.join(gains)}. "

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tests.unit.test_definitions import changed, line_of
 from kernelarc.bench.cuda import _session
 from kernelarc.engine import CampaignSettings, _targets, run
 from kernelarc.genomes import (
+    Estimate,
     InputError,
     checked_solution,
     load_solution,
@@ -27,6 +29,7 @@ from kernelarc.genomes import (
 from kernelarc.genomes.kernels import DeviceLimits, kernel_routes
 from kernelarc.storage import export, open_reader
 from kernelarc.storage.exports._sol import sol_files
+from kernelarc.storage.exports._sol_words import about
 from kernelarc.storage.exports._subject import Subject
 
 SOLUTION: Mapping[str, Any] = {
@@ -254,3 +257,15 @@ def test_two_routes_make_one_solution(name: str, modules: set[str], tmp_path: Pa
     )
     for text in solution.sources.values():
         ast.parse(text)
+
+
+def test_a_solution_names_every_baseline_that_its_speed_ups_are_over() -> None:
+    def best(against: str | None, *, audited: bool = True) -> SimpleNamespace:
+        gain = Estimate(value=1.5, low=1.4, high=1.6, n=9) if against else None
+        return SimpleNamespace(against=against, audited=audited, speedup=gain)
+
+    bests = [best("baseline:torch compile"), best("baseline:torch eager"), best(None),
+             best("baseline:torch compile"), best("baseline:numpy", audited=False)]  # fmt: skip
+    subject: Any = SimpleNamespace(bests=bests, device_label="H200", workloads=bests)
+    assert "3 of 5 shapes audited" in about(subject)
+    assert "speed-ups over torch compile or torch eager: 1.500, 1.500, 1.500" in about(subject)
