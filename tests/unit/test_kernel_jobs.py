@@ -13,6 +13,7 @@ from kernelarc.bench.kernels._messages import KernelTask
 from kernelarc.genomes import (
     InputError,
     MatmulForm,
+    axis_values,
     matmul_operator,
     matmul_problem,
     packaged_problem,
@@ -103,3 +104,16 @@ def test_more_outputs_than_reports_are_refused_in_one_line() -> None:
     operator = replace(problem.operator, outputs=many)
     with pytest.raises(InputError, match="has 13 outputs: at most 12"):
         BoundJob.of(KernelTask(operator=operator, workload=problem.workloads[0]))
+
+
+@pytest.mark.parametrize("name", ["gqa_paged_prefill", "gqa_ragged_prefill"])
+def test_float64_scores_of_the_longest_sequence_fit_a_device(name: str) -> None:
+    """A reference holds four copies of them at a time; sequences grow in length."""
+    problem = packaged_problem(name)
+    for workload in problem.workloads:
+        axes = axis_values(problem.operator, workload)
+        keys = axes["total_kv" if "total_kv" in axes else "num_kv_indices"]
+        shares = sum(range(axes["len_indptr"]))
+        longest = (axes["len_indptr"] - 1) / shares
+        pairs = axes["total_q"] * longest * keys * longest * axes["num_qo_heads"]
+        assert 4 * 8 * pairs < 70 << 30, workload.label
