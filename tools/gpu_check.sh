@@ -37,7 +37,8 @@ part() {  # name, seconds at most, command...
 # The judge first: nothing measured counts before planted faults are caught.
 if [ "$what" != figures ]; then
     for name in cuda_guardrails kernel_guardrails cuda_forms cuda_session kernel_session \
-                cuda_routes cuda_solution triton_solution autotune runtime cuda_equal; do
+                cuda_routes cuda_solution triton_solution torch_baselines autotune runtime \
+                cuda_equal; do
         part "$name" 900 "$python" -m pytest -q -c /dev/null --rootdir . -p no:cacheprovider \
             --import-mode=importlib "tests/gpu/test_$name.py"
     done
