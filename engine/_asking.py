@@ -32,6 +32,8 @@ _MOST_SURPLUS = 4
 _NEIGHBOURS = 2
 # Drafts for each candidate that is wanted, where the device sifts them.
 _DRAFTS = 12
+# How often islands draft for one round where the device takes too few of the drafts.
+_SIFTS = 3
 # Larger spaces are not swept: where islands and even sampling find nothing new, they count as
 # exhausted.
 _ENUMERATE_LIMIT = 2_000_000
@@ -84,8 +86,9 @@ class Asker:
             draft = _Draft(arena, self._session, self._state.next_round)
             self._forced(draft, n)
             if self._session.sifts:
-                self._sifted(draft, n)
-            self._islands(draft, n)
+                self._sift(draft, n)
+            else:
+                self._islands(draft, n)
             if draft.missing(n):
                 self._fill(draft, n)
             if draft.accepted:
@@ -139,27 +142,64 @@ class Asker:
                 return draft.finish(self._state.next_number)
         return None
 
-    def _sifted(self, draft: _Draft, n: int) -> None:
-        """Let islands draft many, sift all drafts at once, and let islands choose of theirs."""
+    def _sift(self, draft: _Draft, n: int) -> None:
+        """Let islands draft until the round is full, or until drafting finds little that is new.
+
+        Nothing else is asked of them: a proposal by a model, repaired, takes the time of a dozen
+        drafts, and the device would wait for it.
+        """
+        for attempt in range(_SIFTS):
+            missing = draft.missing(n)
+            if not missing or not self._sifted(draft, n, attempt):
+                return
+
+    def _sifted(self, draft: _Draft, n: int, attempt: int) -> bool:
+        """Let islands draft many, sift all drafts at once, and let islands choose of theirs.
+
+        What one finds too little of is chosen from what others have left over.
+
+        Returns:
+            Whether anything was found that the device takes.
+        """
         arena = draft.arena
         waiting = Counter(c.island for c in self._state.pending.values())
         wanted = self._allocate(arena, waiting, draft.missing(n))
         taken = set(draft.taken)
         drafts: list[tuple[str, Proposal]] = []
         for name, k in wanted.items():
-            rng = stream(self._seed, name, arena.key, draft.number, "draft")
+            rng = stream(self._seed, name, arena.key, draft.number, "draft", attempt)
             view = DraftView(arena.view_of(name), taken)
             made = arena.islands[name].draft(_DRAFTS * k, rng, view)
             made = self._settled(draft, name, made, view, -1)
             taken |= {proposal.genome.fingerprint for proposal in made}
             drafts += [(name, proposal) for proposal in made]
         legal = draft.sift(drafts)
+        left: dict[str, list[Proposal]] = {name: [] for name in wanted}
+        for name, proposal in legal:
+            left[name].append(proposal)
         for name, k in wanted.items():
-            rng = stream(self._seed, name, arena.key, draft.number, "choose")
-            mine = [proposal for island, proposal in legal if island == name]
-            chosen = arena.islands[name].choose(mine, k, rng, arena.view_of(name))
-            for proposal in chosen[:k]:
-                draft.invite((name, proposal))
+            self._choose(draft, name, left, k, ("choose", attempt))
+        for name in sorted(left, key=lambda name: -len(left[name])):
+            self._choose(draft, name, left, draft.missing(n), ("spare", attempt))
+        return bool(legal)
+
+    def _choose(
+        self,
+        draft: _Draft,
+        name: str,
+        left: dict[str, list[Proposal]],
+        k: int,
+        what: tuple[str, int],
+    ) -> None:
+        """Let an island choose ``k`` of its legal drafts; those it leaves stay in ``left``."""
+        if k <= 0 or not left[name]:
+            return
+        arena = draft.arena
+        rng = stream(self._seed, name, arena.key, draft.number, *what)
+        chosen = arena.islands[name].choose(left[name], k, rng, arena.view_of(name))[:k]
+        for proposal in chosen:
+            draft.invite((name, proposal))
+        left[name] = [proposal for proposal in left[name] if draft.fresh(proposal)]
 
     def _islands(self, draft: _Draft, n: int) -> None:
         """Ask the islands until the round is full, more at once where most of it is illegal."""

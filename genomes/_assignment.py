@@ -18,6 +18,8 @@ from kernelarc.genomes._genome import Genome
 from kernelarc.genomes._layout import Layout
 from kernelarc.genomes._rules import OFF, Rule, broken_rule
 
+_KEPT = 4096  # answers to whether an assignment is legal
+
 
 class Assignment:
     """One allele index and one allele per position; -1 and ``OFF`` where a gene is inactive."""
@@ -41,6 +43,7 @@ class Assignments:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self._count = len(layout.genes)
+        self._answers: dict[tuple[int, ...], Genome | None] = {}
 
     @cached_property
     def _readers(self) -> tuple[Any, ...]:
@@ -84,6 +87,23 @@ class Assignments:
     def broken(self, found: Assignment) -> Rule | None:
         """Return a rule that the assignment breaks, or None."""
         return broken_rule(self.layout.rules, found.values)
+
+    def legal(self, found: Assignment) -> Genome | None:
+        """Make the genome of an assignment, or None where a rule is broken.
+
+        The newest answers are kept: who drafts many genomes by small steps asks for most of them
+        again and again.
+        """
+        key = tuple(found.places)
+        try:
+            return self._answers[key]
+        except KeyError:
+            pass
+        genome = None if self.broken(found) is not None else self.genome(found)
+        if len(self._answers) >= _KEPT:
+            self._answers.clear()
+        self._answers[key] = genome
+        return genome
 
     def genome(self, found: Assignment) -> Genome:
         """Make the genome of a legal assignment."""

@@ -130,9 +130,7 @@ class Space:
     def legal(self, alleles: Mapping[str, Allele]) -> Genome | None:
         """Make a genome, or return None where the alleles are illegal: ``genome`` without words."""
         found = self._all.read(alleles)
-        if isinstance(found, str) or self._all.broken(found) is not None:
-            return None
-        return self._all.genome(found)
+        return None if isinstance(found, str) else self._all.legal(found)
 
     def contains(self, genome: Genome) -> bool:
         """Tell whether a genome is a legal one of this route, without switched-off genes."""
@@ -184,6 +182,26 @@ class Space:
         """
         demand_generator(rng)
         return self._all.genome(self._all.sample(rng))
+
+    def guessed(self, rng: np.random.Generator, n: int) -> Genome:
+        """Draw ``n`` genomes as ``sample`` does; return the one that the hint likes most.
+
+        The first without a hint. Only the one that is returned is made a genome of.
+
+        Raises:
+            NothingValidError: There is none; the message names the constraints to blame.
+            InputError: ``rng`` is no Generator, or a constraint cannot be evaluated.
+        """
+        demand_generator(rng)
+        drawn = [self._all.sample(rng) for _ in range(n)]
+        if self.hint is None:
+            return self._all.genome(drawn[0])
+        names = [(self._layout.places[name], name) for name in self.hint.genes]
+        guesses = [
+            self.hint({name: one.values[p] for p, name in names if one.places[p] >= 0})
+            for one in drawn
+        ]
+        return self._all.genome(drawn[guesses.index(min(guesses))])
 
     def enumerate(self) -> Iterator[Genome]:
         """Yield every legal genome once, in a fixed order, holding none of them."""

@@ -48,9 +48,9 @@ _NOT_OURS = ("attribute.", "final.")
 _KNOWN_POINTS = 64
 # Of what is chosen among drafts: the model's part, and of the rest the smallest steps' part.
 _RANKED, _SMALL_STEPS = 0.7, 0.6
-_DRAFT_TRIES, _DRAFT_RIVALS = 6, 3
+_DRAFT_TRIES, _DRAFT_RIVALS = 3, 3
 _OLD_PARENTS = 0.3  # drafts made from the best ever, not from the colony
-_STUDY_CHANCE = 0.3
+_STUDY_CHANCE = 0.1  # a study takes the time of some hundred other drafts
 _SAMPLED = 12  # drawn for one sample: the hint says which
 _FEW = 16  # alleles up to which all of a gene are tried beside the best genome's others
 _SAMPLES = 16
@@ -298,9 +298,8 @@ class EvolvingIsland(Island):
     def _cheap_draft(self, turn: Turn, name: str) -> Proposal | None:
         colony, hall = self._population.colony, self._population.hall
         if name == "sample" or not colony:
-            terrain = self._terrains[pick(turn.rng, self._routes)]
-            drawn = [terrain.space.sample(turn.rng) for _ in range(_SAMPLED)]
-            return Proposal(genome=terrain.order.best(drawn), mutation="sample")
+            space = self._terrains[pick(turn.rng, self._routes)].space
+            return Proposal(genome=space.guessed(turn.rng, _SAMPLED), mutation="sample")
         old = turn.rng.random() < _OLD_PARENTS
         parent = (pick(turn.rng, hall) if old else self._population.parent(_DRAFT_RIVALS)).genome
         alleles = self._moved(turn, name, parent)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import product
 from math import prod
 
@@ -30,10 +30,6 @@ class HintOrder:
         self._fixed = sorted(read - names)
         self._known: dict[tuple[Allele | None, ...], list[dict[str, Allele]]] = {}
 
-    def best(self, genomes: Sequence[Genome]) -> Genome:
-        """Return the one that the hint likes most, the first where there is no hint."""
-        return genomes[0] if self._hint is None else min(genomes, key=self._hint)
-
     def __bool__(self) -> bool:
         return bool(self._genes) and self._hint is not None
 
@@ -51,9 +47,11 @@ class HintOrder:
         found: list[tuple[float, dict[str, Allele]]] = []
         held = dict(alleles)
         assert self._hint is not None
+        active = {*held, *names}
+        rules = [rule for rule in self._rules if active.issuperset(rule.genes)]
         for values in product(*(gene.values() for gene in self._genes)):
             held.update(zip(names, values, strict=True))
-            if all(rule.holds(held) for rule in self._rules if held.keys() >= set(rule.genes)):
+            if all(rule.holds(held) for rule in rules):
                 found.append((self._hint(held), dict(zip(names, values, strict=True))))
         found.sort(key=lambda pair: pair[0])
         return [assignment for _, assignment in found]

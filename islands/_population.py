@@ -168,6 +168,11 @@ class Population:
         return self._hall.scores.get(fingerprint) if found is None else found
 
     def parent(self, size: int) -> Individual:
-        """Choose by tournament among the colony; a fenced block must be open."""
-        chosen: Individual = tools.selTournament(self._colony.members, 1, tournsize=size)[0]
-        return chosen
+        """Choose by tournament among the colony; a fenced block must be open.
+
+        DEAP's tournament with its draws, decided by place: the colony stands in order of fitness.
+        Its own comparisons took a tenth of the time of making cheap drafts.
+        """
+        members = self._colony.members
+        best: int = min(tools.selRandom(range(len(members)), size))
+        return members[best]

@@ -14,7 +14,7 @@ from kernelarc.bench._lock import DeviceLock
 from kernelarc.bench._session import Session
 from kernelarc.bench._statistics import measurement_of
 from kernelarc.bench.cuda._library import REFUSED_WORKSPACE
-from kernelarc.bench.cuda._process import WorkerProcess, checked
+from kernelarc.bench.cuda._process import LT_BENCH, WorkerProcess, checked
 from kernelarc.bench.cuda._protocol import (
     ContestReply,
     DomainReply,
@@ -66,6 +66,7 @@ class CudaSession(Session):
         problem: What is evaluated.
         seed: Root of the streams that fill inputs.
         lock: The device's, held; released by ``close``.
+        bench: ``module:class`` of what answers in the worker.
 
     Raises:
         InputError: A workload is no matrix product, or cannot run here.
@@ -73,7 +74,14 @@ class CudaSession(Session):
     """
 
     def __init__(
-        self, name: str, ordinal: int, problem: Problem, *, seed: int, lock: DeviceLock
+        self,
+        name: str,
+        ordinal: int,
+        problem: Problem,
+        *,
+        seed: int,
+        lock: DeviceLock,
+        bench: str = LT_BENCH,
     ) -> None:
         self.device, self.deterministic, self.problem = name, False, problem
         # Asking runs ahead far enough that the device never waits for it. Rounds of several
@@ -83,7 +91,7 @@ class CudaSession(Session):
         self.window = 8 if alone else 16
         self.lag = max(1, min(len(problem.workloads) - 1, 3))
         self.sifts, self.finalists, self.patience = True, 24, 3
-        self._ordinal, self._seed, self._lock = ordinal, seed, lock
+        self._ordinal, self._bench, self._seed, self._lock = ordinal, bench, seed, lock
         self._tasks = [_task(problem, workload) for workload in problem.workloads]
         self._places = {w.fingerprint: i for i, w in enumerate(problem.workloads)}
         self._domains: dict[int, tuple[DomainReply, CublasLtSpace]] = {}
@@ -93,12 +101,12 @@ class CudaSession(Session):
         self._spare: WorkerProcess | None = None
         self._worker = self._started()
         self.environment: Environment = self._worker.ask("environment", timeout_s=_ASK_S)
-        self._spare = WorkerProcess(ordinal)
+        self._spare = WorkerProcess(ordinal, bench)
 
     # The worker
 
     def _started(self) -> WorkerProcess:
-        worker, self._spare = self._spare or WorkerProcess(self._ordinal), None
+        worker, self._spare = self._spare or WorkerProcess(self._ordinal, self._bench), None
         try:
             worker.ask("open", timeout_s=_OPEN_S, tasks=tuple(self._tasks), seed=self._seed)
         except BaseException:
@@ -118,7 +126,7 @@ class CudaSession(Session):
                     raise StoppedError(
                         f"device {self.device} does not come back: look at it, then resume"
                     ) from None
-        self._spare = WorkerProcess(self._ordinal)
+        self._spare = WorkerProcess(self._ordinal, self._bench)
         self._send(list(self._flying))
 
     def _send(self, flying: Sequence[tuple[Candidate, LtRow, float | None]]) -> None:

@@ -96,6 +96,10 @@ class ListedSpace(Space):
             )
         return self._at(int(rng.integers(len(self._rows))))
 
+    def guessed(self, rng: np.random.Generator, n: int) -> Genome:
+        drawn = [self.sample(rng) for _ in range(n)]
+        return drawn[0] if self.hint is None else min(drawn, key=self.hint)
+
     def enumerate(self) -> Iterator[Genome]:
         return map(self._at, range(len(self._rows)))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from deap import tools
 
 from kernelarc.genomes import (
     AllowedAlleles,
@@ -20,7 +21,9 @@ from kernelarc.genomes import (
 )
 from kernelarc.islands import Habitat, IslandSettings, build_islands
 from kernelarc.islands._branches import arm, branch_genes
+from kernelarc.islands._fence import fenced
 from kernelarc.islands._hint_order import HintOrder
+from kernelarc.islands._population import Population, individual_of
 from kernelarc.islands.models import Ranker
 
 TILES = tuple(range(16, 257, 16))
@@ -161,3 +164,44 @@ def test_a_ranker_says_nothing_before_it_knows_something(world: Any) -> None:
     assert chosen is not None and len(set(chosen)) == len(chosen) <= 4
     ranked = np.argsort(np.argsort([time_us(genome) for genome in drafts]))
     assert ranked[chosen[0]] < 10, "the first pick is among the better ones"
+
+
+def test_a_guess_is_the_best_of_as_many_samples() -> None:
+    space = library()
+    for seed in range(20):
+        rng, same = np.random.default_rng(seed), np.random.default_rng(seed)
+        expected = min((space.sample(same) for _ in range(7)), key=HINT)
+        assert space.guessed(rng, 7) == expected
+        assert rng.random() == same.random()  # as many numbers were drawn
+
+
+def test_without_a_hint_a_guess_is_the_first_sample() -> None:
+    space = Space("library", library().genes, library().constraints)
+    rng, same = np.random.default_rng(5), np.random.default_rng(5)
+    assert space.guessed(rng, 3) == space.sample(same)
+
+
+def test_what_was_asked_before_is_as_legal_as_at_first() -> None:
+    space, other, rng = library(), library(), np.random.default_rng(0)
+    drawn = [{gene.name: gene.sample(rng) for gene in space.genes} for _ in range(6000)]
+    first = [space.legal(alleles) for alleles in drawn]
+    assert [space.legal(alleles) for alleles in drawn] == first
+    assert [genome is None for genome in first] == [
+        other.violation(alleles) is not None for alleles in drawn
+    ]
+    assert 0 < sum(genome is None for genome in first) < len(first)
+
+
+def test_a_parent_is_who_wins_deaps_tournament(world: Any) -> None:
+    population, space = Population(8, 8), library()
+    for number in range(30):
+        genome = space.sample(np.random.default_rng(number))
+        found = individual_of(world.judge(Proposal(genome=genome, mutation="x"), time_us(genome)))
+        assert found is not None
+        population.add(found)
+    for seed in range(50):
+        with fenced(np.random.default_rng(seed)):
+            parent = population.parent(3)
+        with fenced(np.random.default_rng(seed)):
+            (winner,) = tools.selTournament(list(population.colony), 1, tournsize=3)
+        assert parent is winner
