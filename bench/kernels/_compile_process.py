@@ -7,6 +7,7 @@ GPU and needs none. Whatever a compiler writes goes where the parent caught it.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import pickle
 import resource
@@ -24,6 +25,7 @@ from kernelarc.genomes import KernelarcError
 from kernelarc.genomes.kernels import BuildError, KernelRoute
 
 _NICENESS = 5  # the device worker and the coordinator come first
+_COLLECT_AFTER = 50_000  # objects
 _GROWN_SHARE = 0.6  # of the memory limit, after which a process is replaced
 
 
@@ -38,6 +40,7 @@ class CompileProcess:
     def __init__(self, channel: Channel, memory_bytes: int) -> None:
         self._channel, self._memory_bytes = channel, memory_bytes
         self._routes: dict[int, KernelRoute] = {}
+        self._settled = False
 
     def serve(self) -> None:
         """Serve until the other end closes or this process has grown too large."""
@@ -50,8 +53,21 @@ class CompileProcess:
                 continue
             reply = self._built(request)
             self._channel.send(reply)
+            self._settle()
             if reply.leaving:
                 return
+
+    def _settle(self) -> None:
+        """After the first build, have the collector pass over what a compiler keeps for good.
+
+        A build makes some hundred thousand objects, few of them in cycles; looking for those again
+        and again among all that was imported took a tenth of the time.
+        """
+        if not self._settled:
+            self._settled = True
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(_COLLECT_AFTER)
 
     def _built(self, request: BuildRequest) -> BuildReply:
         if request.new_route is not None:

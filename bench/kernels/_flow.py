@@ -15,6 +15,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from kernelarc.bench._statistics import measurement_of
 from kernelarc.bench.cuda._protocol import Outcome
@@ -46,12 +47,14 @@ class Ground:
         routes: Those that are built, by name.
         limits: The device's.
         first_row: By place, the library's own choice, or None.
+        hint: By place and genome, what its route guesses it to cost; 1 where it does not guess.
     """
 
     tasks: Sequence[KernelTask]
     routes: Mapping[str, KernelRoute]
     limits: DeviceLimits
     first_row: Callable[[int], LtRow | None]
+    hint: Callable[[int, Genome], float]
 
 
 class Flow:
@@ -74,7 +77,7 @@ class Flow:
         self._known: dict[tuple[int, str], tuple[Evaluation, float | None]] = {}
         self._builds: OrderedDict[tuple[int, str], Build] = OrderedDict()
         self._costs: dict[int, float] = {}
-        self._outlooks = [Outlook() for _ in ground.tasks]
+        self._outlooks = [Outlook(partial(ground.hint, i)) for i in range(len(ground.tasks))]
         self._tickets, self._began = 0, time.monotonic()
         self._fault: BaseException | None = None
         self._stopping = False

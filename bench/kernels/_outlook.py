@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 
 from kernelarc.genomes import Allele, Evaluation, Genome
 
@@ -12,9 +13,14 @@ _PRIOR_WEIGHT = 2.0
 
 
 class Outlook:
-    """Mean log latency of every allele seen so far; what is unknown counts as average."""
+    """Mean log latency of every allele seen so far; what is unknown counts as average.
 
-    def __init__(self) -> None:
+    Args:
+        hint: What a route guesses a genome to cost, a positive number: all there is at first.
+    """
+
+    def __init__(self, hint: Callable[[Genome], float] | None = None) -> None:
+        self._hint = hint
         self._sums: dict[tuple[str, str, Allele], list[float]] = defaultdict(lambda: [0.0, 0.0])
         self._total, self._count, self._best = 0.0, 0, math.inf
 
@@ -36,9 +42,9 @@ class Outlook:
             held[1] += 1.0
 
     def value(self, genome: Genome) -> float:
-        """Return the expected log latency, the least being the most promising; 0 at first."""
+        """Return the expected log latency, the least being the most promising."""
         if not self._count:
-            return 0.0
+            return 0.0 if self._hint is None else math.log(self._hint(genome))
         mean = self._total / self._count
         expected = mean
         for gene, allele in genome.items():

@@ -120,7 +120,8 @@ class KernelSession(Session):
             line.close()
             raise
         pool.target(self._reply.limits)
-        self.window, self.lag = max(16, 2 * cores), 3
+        # Short rounds, many ahead: a build that takes ten times the usual holds up few others.
+        self.window, self.lag = max(8, cores), 7
         self.sifts, self.finalists, self.patience = any(self._products), _FINALISTS, 2
         self._spaces: dict[int, dict[str, Space]] = {}
         self._domains: dict[int, tuple[DomainReply, CublasLtSpace]] = {}
@@ -131,8 +132,14 @@ class KernelSession(Session):
             routes=self._routes,
             limits=self._reply.limits,
             first_row=lambda place: self._domain(place)[0].baseline,
+            hint=self._hinted,
         )
         self._flow: Flow | None = Flow(pool, line, ground)
+
+    def _hinted(self, place: int, genome: Genome) -> float:
+        """Return what a genome's route guesses it to cost: a positive number, 1 without a guess."""
+        space = self.spaces(self.problem.workloads[place]).get(genome.route)
+        return 1.0 if space is None or space.hint is None else space.hint(dict(genome.items()))
 
     def _environment(self, found: Environment) -> Environment:
         """Return the worker's environment with what the routes are built by."""

@@ -22,8 +22,10 @@ from kernelarc.genomes.kernels import (
     ScratchArgument,
     TensorArgument,
 )
+from kernelarc.genomes.routes._grid_hint import GridHint
 from kernelarc.genomes.routes._matmul import MatmulJob, matmul_job
 from kernelarc.genomes.routes._matmul_roles import matmul_roles
+from kernelarc.genomes.routes._tile_hint import TileHint
 from kernelarc.genomes.triton import Descriptor, Pointer, TritonCall
 from kernelarc.genomes.triton._packaged import PackagedTritonRoute
 
@@ -78,7 +80,9 @@ class TritonGemm(PackagedTritonRoute):
         """Return tiles, pipeline, loads, raster, persistence, splits and launch options."""
         job = self._job(workload)
         genes = (*_tiles(job), *_loads(job, workload), *_schedule(), *_splits(job), *_rest(job))
-        return Space(ROUTE, genes, _constraints(job, device, tuple(gene.name for gene in genes)))
+        hint = TileHint(GridHint.of(job, device.multiprocessors))
+        names = tuple(gene.name for gene in genes)
+        return Space(ROUTE, genes, _constraints(job, device, names), hint=hint)
 
     # Building
 

@@ -31,3 +31,13 @@ def test_alleles_that_did_well_come_first_and_failures_last() -> None:
             outlook.learn(_evaluation(SPACE.genome({"a": a, "b": b}), latency_us))
     values = {a: outlook.value(SPACE.genome({"a": a, "b": 1})) for a in (1, 2, 3)}
     assert values[2] < values[1] < values[3]
+
+
+def test_before_anything_is_measured_the_route_s_guess_decides() -> None:
+    outlook = Outlook(lambda genome: 4.0 - float(genome["a"]))  # type: ignore[arg-type]
+    values = [outlook.value(SPACE.genome({"a": a, "b": 1})) for a in (1, 2, 3)]
+    assert values == sorted(values, reverse=True)
+    for a, latency_us in ((1, 10.0), (2, 100.0), (3, 1000.0)):
+        outlook.learn(_evaluation(SPACE.genome({"a": a, "b": 1}), latency_us))
+    measured = [outlook.value(SPACE.genome({"a": a, "b": 1})) for a in (1, 2, 3)]
+    assert measured == sorted(measured)

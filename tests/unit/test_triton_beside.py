@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelarc.bench.experiments import _beside_parts as parts
 from kernelarc.bench.experiments.triton_beside import PLAN, answer, sums
-from kernelarc.genomes import Genome
+from kernelarc.genomes import Genome, Space
 from kernelarc.genomes.kernels import DeviceLimits, kernel_routes
 
 LOG = """run_id,timestamp_s,config_id,generation,status,perf_ms,compile_time_s,config
@@ -20,7 +20,7 @@ r,4.00,a,1,ok,0.190000,,"Config(block_k=32, block_m=64, persistent=False)"
 """
 
 
-def _space(size: tuple[int, int, int] = (4096, 4096, 4096)) -> parts.Space:
+def _space(size: tuple[int, int, int] = (4096, 4096, 4096)) -> Space:
     problem = parts._problem(size)
     route = next(r for r in kernel_routes(problem.operator) if r.name == "triton")
     limits = DeviceLimits.of_arch(parts.ARCH)
