@@ -22,20 +22,15 @@ from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes.kernels import (
     Argument,
-    Build,
     DeviceLimits,
     InputArgument,
-    KernelReport,
     KernelRoute,
     Launch,
     LaunchAttributes,
-    LaunchPlan,
     ScalarArgument,
     Scratch,
     ScratchArgument,
     TensorArgument,
-    TensorMap,
-    code_hash,
 )
 from kernelarc.genomes.routes._block import (
     BLOCK_INPUTS,
@@ -49,7 +44,13 @@ from kernelarc.genomes.routes._cuda_gemm import FILE as GEMM_FILE
 from kernelarc.genomes.routes._cuda_gemm import CudaGatedRoute, CudaGemmRoute
 from kernelarc.genomes.routes._cuda_gqa_paged import FILE as ATTENTION_FILE
 from kernelarc.genomes.routes._cuda_gqa_paged import CudaGqaPagedRoute
-from kernelarc.genomes.routes._cuda_parts import joined, part_alleles, part_genome, prefixed
+from kernelarc.genomes.routes._cuda_parts import (
+    PartedCudaRoute,
+    part_alleles,
+    part_genome,
+    placed,
+    prefixed,
+)
 from kernelarc.genomes.routes._cuda_route import (
     CudaRoute,
     Prepared,
@@ -59,7 +60,6 @@ from kernelarc.genomes.routes._cuda_route import (
 )
 from kernelarc.genomes.routes._cuda_source import cuda_source
 from kernelarc.genomes.routes._matmul import MatmulForm, matmul_operator
-from kernelarc.genomes.routes._nvrtc import compile_cuda
 from kernelarc.genomes.routes._signature import Binding, matched
 
 FILE = "block_parts.cu"
@@ -97,7 +97,7 @@ class _Part:
         return replace(ready, macros={**ready.macros, **self.macros})
 
 
-class CudaBlock(CudaRoute):
+class CudaBlock(PartedCudaRoute):
     """A decoder block by CUDA C++.
 
     Args:
@@ -209,38 +209,6 @@ class CudaBlock(CudaRoute):
             starts.append(start)
         return started(self.space(workload, device), starts)
 
-    def build(self, workload: Workload, genome: Genome, arch: str) -> Build:
-        """Compile a genome's parts, each alone.
-
-        Raises:
-            BuildError: One does not compile.
-        """
-        binaries: dict[str, bytes] = {}
-        launches: list[Launch] = []
-        reports: list[KernelReport] = []
-        parts = self.parts(workload, genome, arch)
-        for part in parts:
-            code = compile_cuda(part.text, arch, self.options())
-            binary = code_hash(code.cubin)
-            binaries[binary] = code.cubin
-            launches += [replace(launch, binary=binary) for launch in part.launches]
-            reports += [
-                code.report(x.symbol, threads=x.block[0], shared_bytes=x.shared_bytes)
-                for x in part.launches
-            ]
-        whole = joined(parts)
-        return Build(
-            plan=LaunchPlan(steps=tuple(launches), scratch=whole.scratch),
-            binaries=binaries,
-            kernels=tuple(reports),
-            arch=arch,
-            source=whole.text,
-        )
-
-    def prepared(self, workload: Workload, genome: Genome, arch: str) -> Prepared:
-        """Return all parts as one source."""
-        return joined(self.parts(workload, genome, arch))
-
     def parts(self, workload: Workload, genome: Genome, arch: str) -> list[Prepared]:
         """Return the parts of a genome in the order of their launches."""
         names = dict(zip(BLOCK_ROLES, (spec.name for spec in self.operator.inputs), strict=True))
@@ -306,17 +274,13 @@ class _Graph:
         genome = part_genome(name, self.genome, without=() if adds else ("residual",))
         ready = part.prepared(genome, self.arch)
         launches = tuple(
-            replace(each, arguments=tuple(self._placed(a, roles) for a in each.arguments))
-            for each in ready.launches
+            replace(each, arguments=tuple(self._numbered(a) for a in each.arguments))
+            for each in placed(ready, lambda name: self._place(roles[name]))
         )
         held = (self.scratch[role] for role in roles.values() if role in self.scratch)
         return replace(ready, launches=launches, scratch=(*ready.scratch, *held))
 
-    def _placed(self, argument: Argument, roles: Mapping[str, str]) -> Argument:
-        if isinstance(argument, TensorMap) and isinstance(argument.source, TensorArgument):
-            return replace(argument, source=self._place(roles[argument.source.name]))
-        if isinstance(argument, TensorArgument):
-            return self._place(roles[argument.name])
+    def _numbered(self, argument: Argument) -> Argument:
         if isinstance(argument, InputArgument):  # the scores' factor
             return ScalarArgument(1.0 / math.sqrt(self.size.head), argument.kind)
         return argument
@@ -370,14 +334,14 @@ class _Graph:
             ),
             attributes=LaunchAttributes(overlap=bool(self.genome["pdl"])),
         )
-        genes = {gene: whole_gene(self.genome, gene) for gene in ("norm_warps", "turn_warps", "pdl")}
+        genes = ("norm_warps", "turn_warps", "pdl")
         return Prepared(
             source=cuda_source(FILE),
             macros={
                 f"DTYPE_{self.route.dtype}": "1",
                 "HIDDEN": str(self.size.hidden),
                 "HEAD": str(self.size.head),
-                **{gene.upper(): str(value) for gene, value in genes.items()},
+                **{gene.upper(): str(whole_gene(self.genome, gene)) for gene in genes},
             },
             launches=(launch,),
             scratch=tuple(self.scratch[role] for role in written if role in self.scratch),

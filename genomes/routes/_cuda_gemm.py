@@ -92,33 +92,41 @@ class _ProductRoute(CudaRoute):
 
     def prepared(self, workload: Workload, genome: Genome, arch: str) -> Prepared:
         """Return the kernel for one genome."""
-        job = self.job(workload)
-        shape = TileShape.of(genome, gated=bool(job.bend))
-        generated = {"products.cuh": products_source(shape.tile_n, dtype=job.dtype)}
-        macros: dict[str, object] = {
-            f"DTYPE_{job.dtype}": 1,
-            "HAS_RESIDUAL": int(job.residual is not None),
-            "GATED": int(bool(job.bend)),
-        }
-        if job.bend:
-            macros[f"BEND_{job.bend}"] = 1
-        multiprocessors = self.limits(arch).multiprocessors
-        aliased = genome.get("aliased", False) is True and job.residual is not None
-        launch = Launch(
-            binary="",
-            symbol=SYMBOL,
-            grid=(shape.blocks(job.m, job.n, multiprocessors), 1, 1),
-            block=(shape.threads, 1, 1),
-            shared_bytes=shape.shared_bytes,
-            arguments=_arguments(job, shape, genome),
-            attributes=LaunchAttributes(overlap=bool(genome["pdl"])),
-        )
-        return Prepared(
-            source=cuda_source(FILE, generated),
-            macros=genome_macros(genome, macros, without=_LAUNCH_ONLY),
-            launches=(launch,),
-            aliases={job.out: str(job.residual)} if aliased else {},
-        )
+        return product_prepared(self.job(workload), genome, self.limits(arch).multiprocessors)
+
+
+def product_prepared(job: ProductJob, genome: Genome, multiprocessors: int) -> Prepared:
+    """Return source and launch of one product with one genome of its space."""
+    shape = TileShape.of(genome, gated=bool(job.bend))
+    across = (job.left_across, job.right_across)
+    generated = {"products.cuh": products_source(shape.tile_n, dtype=job.dtype, across=across)}
+    macros: dict[str, object] = {
+        f"DTYPE_{job.dtype}": 1,
+        "HAS_RESIDUAL": int(job.residual is not None and job.gradients is None),
+        "GATED": int(bool(job.bend)),
+        "BACKWARD": int(job.gradients is not None),
+        "PAIRED": int(job.second is not None),
+        "LEFT_ACROSS": int(job.left_across),
+        "RIGHT_ACROSS": int(job.right_across),
+    }
+    if job.bend:
+        macros[f"BEND_{job.bend}"] = 1
+    aliased = genome.get("aliased", False) is True and job.residual is not None
+    launch = Launch(
+        binary="",
+        symbol=SYMBOL,
+        grid=(shape.blocks(job.m, job.n, multiprocessors), 1, 1),
+        block=(shape.threads, 1, 1),
+        shared_bytes=shape.shared_bytes,
+        arguments=_arguments(job, shape, genome),
+        attributes=LaunchAttributes(overlap=bool(genome["pdl"])),
+    )
+    return Prepared(
+        source=cuda_source(FILE, generated),
+        macros=genome_macros(genome, macros, without=_LAUNCH_ONLY),
+        launches=(launch,),
+        aliases={job.out: str(job.residual)} if aliased else {},
+    )
 
 
 def _arguments(
@@ -127,17 +135,28 @@ def _arguments(
     promotion = whole_gene(genome, "l2_promotion")
     rows, columns = shape.tile_m // shape.cluster_n, shape.out_n // shape.cluster_m
     describe = partial(_rows_map, dtype=job.dtype)
-    left = describe(job.left, shape=(job.m, job.k), box=rows, promotion=promotion)
-    right = describe(job.right, shape=(job.n, job.k), box=columns, promotion=promotion)
+
+    def factor(name: str, width: int, box: int, shared: int, across: bool) -> TensorMap:
+        """Describe a factor; one that lies across comes in slices of its depth."""
+        size = (job.k, width) if across else (width, job.k)
+        height = shape.tile_k // shared if across else box
+        return describe(name, shape=size, box=height, promotion=promotion)
+
+    left = factor(job.left, job.m, rows, shape.cluster_n, job.left_across)
+    right = factor(job.right, job.n, columns, shape.cluster_m, job.right_across)
     out = aside = left  # no kernel that writes directly looks at them
     if genome["epilogue"] == "engine":
         out = describe(job.out, shape=(job.m, job.n), box=BOX)
         aside = replace(out, source=TensorArgument(job.residual or job.out))
     if job.up is not None:
         aside = replace(right, source=TensorArgument(job.up))
+    second = tuple(
+        replace(of, source=TensorArgument(name))
+        for of, name in zip((left, right), job.second or (), strict=False)
+    )
     m, n, k = (ScalarArgument(value, "i32") for value in (job.m, job.n, job.k))
-    addresses = (TensorArgument(job.out), TensorArgument(job.residual or job.out))
-    return (left, right, out, aside, *addresses, m, n, k)
+    names = (job.out, job.residual or job.out, *(job.gradients or ()))
+    return (left, right, out, aside, *second, *map(TensorArgument, names), m, n, k)
 
 
 def _rows_map(
@@ -156,18 +175,17 @@ def _rows_map(
     )
 
 
-def _aligned(k: int) -> None:
-    if k * ELEMENT_BYTES % STRIDE_BYTES:
-        raise InputError(
-            f"K={k} is no multiple of {STRIDE_BYTES // ELEMENT_BYTES}, as the copy engine needs"
-        )
+def _aligned(extent: int, axis: str = "K") -> None:
+    if extent * ELEMENT_BYTES % STRIDE_BYTES:
+        elements = STRIDE_BYTES // ELEMENT_BYTES
+        raise InputError(f"{axis}={extent} is no multiple of {elements}, as the copy engine needs")
 
 
 # Matrix products
 
 
 class CudaGemmRoute(_ProductRoute):
-    """Products of 16-bit factors that are both contiguous along the contracted axis."""
+    """Products of 16-bit factors, each contiguous along either of its axes."""
 
     def job(self, workload: Workload) -> ProductJob:
         """Return the product of a workload."""
@@ -179,7 +197,12 @@ class CudaGemmRoute(_ProductRoute):
         why = _unsuited(job)
         if why is not None:
             raise InputError(f"route {self.name!r} does not serve {self.operator.name!r}: {why}")
-        _aligned(job.k)
+        if not (job.transpose_a and not job.transpose_b):
+            _aligned(job.k)
+        if job.transpose_a:
+            _aligned(job.m, "M")
+        if not job.transpose_b:
+            _aligned(job.n, "N")
         return ProductJob(
             m=job.m,
             n=job.n,
@@ -190,13 +213,13 @@ class CudaGemmRoute(_ProductRoute):
             out=self.operator.outputs[0].name,
             residual=roles.residual,
             in_place=job.in_place,
+            left_across=job.transpose_a,
+            right_across=not job.transpose_b,
         )
 
 
 def _unsuited(job: MatmulJob) -> str | None:
     """Say in a few words why a product is none of this kernel's."""
-    if job.layout != "TN":
-        return f"its layout is {job.layout}; both factors must be contiguous along K (TN)"
     if job.batch > 1 or job.bias or job.activation != "none":
         return "it has a batch, a bias or an activation"
     return None

@@ -59,6 +59,11 @@ class ProductJob:
         up: Name of the second (n, k) factor, or None.
         bend: ``"gelu"`` or ``"silu"`` with a second factor, else ``""``.
         in_place: Whether the output may overwrite the residual.
+        left_across: Whether left is (k, m) instead.
+        right_across: Whether right is (k, n) instead.
+        second: Names of another left and right factor whose product is added, or None.
+        gradients: With a second gated factor: names of the outputs for the gradients of gate and
+            up; ``residual`` is then the gradient of the product, ``out`` the product.
     """
 
     m: int
@@ -72,6 +77,10 @@ class ProductJob:
     up: str | None = None
     bend: str = ""
     in_place: bool = False
+    left_across: bool = False
+    right_across: bool = False
+    second: tuple[str, str] | None = None
+    gradients: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +256,7 @@ def _scheduling() -> tuple[Gene, ...]:
 
 
 def _output(job: ProductJob) -> tuple[Gene, ...]:
-    engine = job.n * ELEMENT_BYTES % STRIDE_BYTES == 0
+    engine = job.n * ELEMENT_BYTES % STRIDE_BYTES == 0 and job.gradients is None
     genes: list[Gene] = [
         Choice(
             name="split_k",
@@ -272,7 +281,7 @@ def _output(job: ProductJob) -> tuple[Gene, ...]:
                 description="Buffers of 64 x 64 elements a consumer has on their way out.",
             )
         )
-    if job.residual is not None:
+    if job.residual is not None and job.gradients is None:
         genes.append(
             Choice(
                 name="residual",
@@ -309,6 +318,8 @@ def _constraints(job: ProductJob, device: DeviceLimits, names: tuple[str, ...]) 
         f"{_SUMS} <= {_MOST_SUMS} - {_MOST_SUMS // 2} * (consumers == 3)",
         f"{_STAGES_BYTES} <= {room}",
     ]
+    if job.right_across:
+        texts += [f"tile_n % {BOX} == 0"]
     if "buffers" in names:
         texts += [f"{_STAGES_BYTES} + {_BUFFERS_BYTES} <= {room}"]
         texts += [f"epilogue == 'direct' or tile_n % {BOX * halves} == 0"]

@@ -1,9 +1,10 @@
-"""Several CUDA sources as one: each in a namespace of its own, kernels renamed, macros undone."""
+"""Routes of several CUDA sources: each a part, compiled alone; all as one source for a solution."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from kernelarc.genomes._alleles import Allele
@@ -11,9 +12,21 @@ from kernelarc.genomes._constraints import Constraint, ExpressionConstraint
 from kernelarc.genomes._errors import InputError
 from kernelarc.genomes._gene import Gene
 from kernelarc.genomes._genome import Genome
+from kernelarc.genomes._operators import Workload
 from kernelarc.genomes._space import Space
-from kernelarc.genomes.kernels import Launch
-from kernelarc.genomes.routes._cuda_route import Prepared
+from kernelarc.genomes.kernels import (
+    Argument,
+    Build,
+    KernelReport,
+    Launch,
+    LaunchPlan,
+    ScratchArgument,
+    TensorArgument,
+    TensorMap,
+    code_hash,
+)
+from kernelarc.genomes.routes._cuda_route import CudaRoute, Prepared
+from kernelarc.genomes.routes._nvrtc import compile_cuda
 
 _DEFINED = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)
 _WORD = re.compile(r"'[^']*'|[A-Za-z_]\w*")
@@ -47,6 +60,61 @@ def _enclosed(text: str, number: int, symbols: set[str]) -> str:
         text = re.sub(rf"\b{symbol}\b(?=\s*\()", f"{symbol}_{number}", text)
     undone = "".join(f"#undef {name}\n" for name in dict.fromkeys(_DEFINED.findall(text)))
     return f"namespace part_{number} {{\n{text}\n}}\n{undone}"
+
+
+def placed(
+    part: Prepared, place: Callable[[str], TensorArgument | ScratchArgument]
+) -> tuple[Launch, ...]:
+    """Return a part's launches with the tensors that it names where the whole has them."""
+
+    def moved(argument: Argument) -> Argument:
+        if isinstance(argument, TensorMap) and isinstance(argument.source, TensorArgument):
+            return replace(argument, source=place(argument.source.name))
+        return place(argument.name) if isinstance(argument, TensorArgument) else argument
+
+    return tuple(
+        replace(launch, arguments=tuple(map(moved, launch.arguments))) for launch in part.launches
+    )
+
+
+class PartedCudaRoute(CudaRoute):
+    """A route whose genomes are several sources: what changes one part compiles one."""
+
+    @abstractmethod
+    def parts(self, workload: Workload, genome: Genome, arch: str) -> list[Prepared]:
+        """Return the parts of a genome in the order of their launches."""
+
+    def prepared(self, workload: Workload, genome: Genome, arch: str) -> Prepared:
+        """Return all parts as one source."""
+        return joined(self.parts(workload, genome, arch))
+
+    def build(self, workload: Workload, genome: Genome, arch: str) -> Build:
+        """Compile a genome's parts, each alone.
+
+        Raises:
+            BuildError: One does not compile.
+        """
+        binaries: dict[str, bytes] = {}
+        launches: list[Launch] = []
+        reports: list[KernelReport] = []
+        parts = self.parts(workload, genome, arch)
+        for part in parts:
+            code = compile_cuda(part.text, arch, self.options())
+            binary = code_hash(code.cubin)
+            binaries[binary] = code.cubin
+            launches += [replace(launch, binary=binary) for launch in part.launches]
+            reports += [
+                code.report(x.symbol, threads=x.block[0], shared_bytes=x.shared_bytes)
+                for x in part.launches
+            ]
+        whole = joined(parts)
+        return Build(
+            plan=LaunchPlan(steps=tuple(launches), scratch=whole.scratch),
+            binaries=binaries,
+            kernels=tuple(reports),
+            arch=arch,
+            source=whole.text,
+        )
 
 
 # Genes of a part in a space of several

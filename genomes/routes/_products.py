@@ -11,7 +11,7 @@ from kernelarc.genomes._errors import InputError
 _ELEMENTS = {"bfloat16": "bf16", "float16": "f16"}
 
 
-def products_source(*widths: int, dtype: str) -> str:
+def products_source(*widths: int, dtype: str, across: tuple[bool, bool] = (False, False)) -> str:
     """Return CUDA source of products of a warpgroup for some widths.
 
     ``multiply(sums, left, right)`` adds a 64 x 16 by 16 x width product to float32 sums, both
@@ -22,6 +22,8 @@ def products_source(*widths: int, dtype: str) -> str:
     Args:
         widths: Multiples of 8 from 8 to 256.
         dtype: ``"bfloat16"`` or ``"float16"``, of the factors.
+        across: Whether ``multiply`` takes its left and its right factor contiguous along their
+            other axis.
 
     Raises:
         InputError: There is no such product.
@@ -32,21 +34,22 @@ def products_source(*widths: int, dtype: str) -> str:
         if width % 8 or not 8 <= width <= 256:
             raise InputError(f"a warpgroup's product is 8 to 256 wide in steps of 8, not {width}")
     distinct = sorted(set(widths))
-    return "\n".join(_functions(width, _ELEMENTS[dtype]) for width in distinct)
+    return "\n".join(_functions(width, _ELEMENTS[dtype], across) for width in distinct)
 
 
-def _functions(width: int, element: str) -> str:
+def _functions(width: int, element: str, across: tuple[bool, bool]) -> str:
     count = width // 2
     sums = ", ".join(f"%{i}" for i in range(count))
     bound = ", ".join(f'"+f"(d[{i}])' for i in range(count))
     made = bound.replace("+f", "=f")
     name = f"wgmma.mma_async.sync.aligned.m64n{width}k16.f32.{element}.{element}"
     held = ", ".join(f"%{count + i}" for i in range(4))
+    turned = ", ".join(str(int(each)) for each in across)
     return (
         f"DEVICE void hold(float (&d)[{count}]) {{\n"
         f'    asm volatile("" : {bound} :: "memory");\n}}\n\n'
         f"DEVICE void multiply(float (&d)[{count}], u64 left, u64 right) {{\n"
-        f'    asm volatile("{name} {{{sums}}}, %{count}, %{count + 1}, 1, 1, 1, 0, 0;"\n'
+        f'    asm volatile("{name} {{{sums}}}, %{count}, %{count + 1}, 1, 1, 1, {turned};"\n'
         f'                 : {bound} : "l"(left), "l"(right));\n}}\n\n'
         f"DEVICE void multiply_new(float (&d)[{count}], u64 left, u64 right) {{\n"
         f'    asm volatile("{name} {{{sums}}}, %{count}, %{count + 1}, 0, 1, 1, 0, 0;"\n'

@@ -25,8 +25,8 @@ from kernelarc.genomes.routes._signature import Binding, extent, matched
 from kernelarc.genomes.triton import ROUTE, TritonCall
 from kernelarc.genomes.triton._packaged import PackagedTritonRoute
 
-_ONE_IN = ("float *T H", "float *T H", "float I H", "float I H", "float H I")
-_ONE_OUT = ("float *T H", "float I H", "float I H", "float H I")
+EXPERT_IN = ("float *T H", "float *T H", "float I H", "float I H", "float H I")
+EXPERT_OUT = ("float *T H", "float I H", "float I H", "float H I")
 _LAYER_IN = (
     "float *T H",
     "float *T H",
@@ -72,7 +72,7 @@ def _start(*tiles: tuple[int, ...]) -> dict[str, Any]:
 
 def triton_moe_route(operator: Operator) -> KernelRoute | None:
     """Return the route of an operator whose tensors are those of experts' gradients, or None."""
-    one = matched(operator, _ONE_IN, _ONE_OUT)
+    one = matched(operator, EXPERT_IN, EXPERT_OUT)
     layer = matched(operator, _LAYER_IN, _LAYER_OUT)
     found = one or layer
     return None if found is None else TritonMoe(operator, found, routed=layer is not None)

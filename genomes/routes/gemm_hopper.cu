@@ -1,5 +1,8 @@
 // out = left . right^T (+ residual): left is (m, k), right (n, k), both contiguous along k.
 // With GATED: out = bend(left . right^T) * (left . up^T); a tile has columns of both, side by side.
+// With BACKWARD as well: residual is the gradient of that product, out the product again (SiLU), out_2
+// and out_3 the gradients of gate and up. With PAIRED: out = left . right^T + left_2 . right_2^T.
+// LEFT_ACROSS, RIGHT_ACROSS: that factor is (k, m) or (k, n) instead, contiguous along the other axis.
 //
 // One producer warp keeps the copy engine busy; warpgroups of consumers multiply what has arrived
 // and write the result. Stages of shared memory go round between them, guarded by two barriers
@@ -9,7 +12,7 @@
 // Genes (macros): CONSUMERS, WG_ROWS, TILE_N, TILE_K, STAGES, CLUSTER_M, CLUSTER_N, RASTER_m|n,
 // GROUP, SCHEDULE_tiles|persistent|pingpong, SPLIT_K, EPILOGUE_direct|engine, BUFFERS, RESIDUAL_last|engine,
 // KEEP_none|left|right|stream, PRODUCER_REGISTERS, PDL, PRODUCTS_warpgroup|warp.
-// The job: DTYPE_*, HAS_RESIDUAL, GATED, BEND_gelu|silu.
+// The job: DTYPE_*, HAS_RESIDUAL, GATED, BEND_gelu|silu, BACKWARD, PAIRED, LEFT_ACROSS, RIGHT_ACROSS.
 
 #include "device.cuh"
 #include "copy_engine.cuh"
@@ -39,6 +42,7 @@
 #define BOXES (TILE_K / 64)                 // a row of a box is 64 elements: 128 bytes
 #define LEFT_BOX (TILE_M * 128)
 #define RIGHT_BOX (TILE_N * 128)
+#define ACROSS_BOX (TILE_K * 128)           // 64 columns of a factor that lies across, and all its depth
 #define STAGE_BYTES (BOXES * (LEFT_BOX + RIGHT_BOX))
 #define BUFFER_BYTES (64 * 128)             // 64 rows of 64 elements on their way out
 #define CHUNKS (OUT_N / 64)
@@ -148,25 +152,69 @@ DEVICE void load_part(u32 target, const TensorMap* map, u32 barrier, int x, int 
     }
 }
 
+#if LEFT_ACROSS || RIGHT_ACROSS
+// The same for one that lies across: box by box, a slice of the depth of each.
+template <bool shared, int columns>
+DEVICE void load_across(u32 target, const TensorMap* map, u32 barrier, int column, int depth,
+                        u16 blocks, u64 policy) {
+#pragma unroll
+    for (int box = 0; box < columns / 64; ++box) {
+        load_part<shared>(target + box * ACROSS_BOX, map, barrier, column + box * 64, depth, blocks,
+                          policy);
+    }
+}
+
+#if PRODUCTS_warpgroup
+// Factors of 16 steps of the depth: `part` counts them in a stage.
+DEVICE u64 left_factor(u32 left, int block, int part) {
+#if LEFT_ACROSS
+    return columns_of_128_bytes(left + block * ACROSS_BOX, ACROSS_BOX) + 128 * part;
+#else
+    return rows_of_128_bytes(left + part / 4 * LEFT_BOX + block * 8192) + 2 * (part % 4);
+#endif
+}
+
+DEVICE u64 right_factor(u32 right, int part) {
+#if RIGHT_ACROSS
+    return columns_of_128_bytes(right, ACROSS_BOX) + 128 * part;
+#else
+    return rows_of_128_bytes(right + part / 4 * RIGHT_BOX) + 2 * (part % 4);
+#endif
+}
+#endif
+#endif
+
 #if !PRODUCTS_warpgroup
 // The same product warp by warp: 16 rows each, sums laid out as a warpgroup has them.
 DEVICE void multiply_by_warps(float (&sums)[WG_BLOCKS][TILE_N / 2], u32 left, u32 right, int warp,
                               int lane) {
-    const int row = warp * 16 + lane % 16, column = lane / 16 * 8 + lane % 8;
+    [[maybe_unused]] const int row = warp * 16 + lane % 16, column = lane / 16 * 8 + lane % 8;
 #pragma unroll
     for (int part = 0; part < 4 * BOXES; ++part) {
-        const u32 box = part / 4;
+        [[maybe_unused]] const u32 box = part / 4;
         u32 a[WG_BLOCKS][4];
 #pragma unroll
         for (int block = 0; block < WG_BLOCKS; ++block) {
+#if LEFT_ACROSS
+            const int depth = part * 16 + column;
+            const u32 at = left + block * ACROSS_BOX + depth * 128;
+            load_matrices_transposed(at + ((warp * 2 + lane / 8 % 2 ^ depth & 7) << 4), a[block]);
+#else
             const u32 at = left + box * LEFT_BOX + block * 8192 + row * 128;
             load_matrices(at + ((part % 4 * 2 + lane / 16 ^ row & 7) << 4), a[block]);
+#endif
         }
 #pragma unroll
         for (int j = 0; j < TILE_N / 16; ++j) {
-            const u32 at = right + box * RIGHT_BOX + (j * 16 + column) * 128;
             u32 b[4];
+#if RIGHT_ACROSS
+            const int depth = part * 16 + lane % 16;
+            const u32 at = right + j / 4 * ACROSS_BOX + depth * 128;
+            load_matrices_transposed(at + ((j % 4 * 2 + lane / 16 ^ depth & 7) << 4), b);
+#else
+            const u32 at = right + box * RIGHT_BOX + (j * 16 + column) * 128;
             load_matrices(at + ((part % 4 * 2 + lane / 8 % 2 ^ column & 7) << 4), b);
+#endif
 #pragma unroll
             for (int block = 0; block < WG_BLOCKS; ++block) {
                 multiply_warp(sums[block] + 8 * j, a[block], b[0], b[1]);
@@ -186,7 +234,14 @@ DEVICE void multiply_by_warps(float (&sums)[WG_BLOCKS][TILE_N / 2], u32 left, u3
 extern "C" __global__ void CLUSTER_SHAPE __launch_bounds__(THREADS, 1)
 gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorMap right_map,
      const __grid_constant__ TensorMap out_map, const __grid_constant__ TensorMap aside_map,
-     element* out, const element* residual, int m, int n, int k) {
+#if PAIRED
+     const __grid_constant__ TensorMap left_2_map, const __grid_constant__ TensorMap right_2_map,
+#endif
+     element* out, const element* residual,
+#if BACKWARD
+     element* out_2, element* out_3,
+#endif
+     int m, int n, int k) {
     extern __shared__ u8 shared_bytes[];
     const u32 base = (shared_address(shared_bytes) + 1023u) & ~1023u;
     const u32 buffers = base + STAGES * STAGE_BYTES;
@@ -232,7 +287,11 @@ gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorM
     const int tiles_n = (n + CLUSTER_N * OUT_N - 1) / (CLUSTER_N * OUT_N);
     const int turns = tiles_m * tiles_n;
     const int stride = gridDim.x / CLUSTER;
+#if PAIRED
+    const int steps_each = (k + TILE_K - 1) / TILE_K, all_steps = 2 * steps_each;
+#else
     const int all_steps = (k + TILE_K - 1) / TILE_K;
+#endif
 #if SPLIT_K > 1
     const int share = (all_steps + SPLIT_K - 1) / SPLIT_K;
     const int first_step = min((int)rank * share, all_steps);
@@ -263,23 +322,47 @@ gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorM
             const int left_rows = TILE_M / CLUSTER_N, right_rows = OUT_N / CLUSTER_M;
             for (int turn = blockIdx.x / CLUSTER; turn < turns; turn += stride) {
                 const Place place = place_of(turn, tiles_m, tiles_n, rank);
-                const int left_y = place.m + part_n * left_rows;
-                const int right_y = place.n + part_m * right_rows;
+                [[maybe_unused]] const int left_y = place.m + part_n * left_rows;
+                [[maybe_unused]] const int right_y = place.n + part_m * right_rows;
                 for (int step = 0; step < steps; ++step) {
                     const u32 barrier = full + 8 * ring.stage;
                     u32 target = base + ring.stage * STAGE_BYTES;
                     int x = (first_step + step) * TILE_K;
                     barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
                     barrier_expect(barrier, STAGE_BYTES);
+                    const TensorMap *left_from = &left_map, *right_from = &right_map;
+#if PAIRED
+                    if (first_step + step >= steps_each) {
+                        x -= steps_each * TILE_K;
+                        left_from = &left_2_map, right_from = &right_2_map;
+                    }
+#endif
+#if LEFT_ACROSS
+                    const int left_slice = part_n * (TILE_K / CLUSTER_N);
+                    load_across<(CLUSTER_N > 1), TILE_M>(target + left_slice * 128, left_from,
+                                                         barrier, place.m, x + left_slice,
+                                                         same_rows, left_policy);
+#endif
+#if RIGHT_ACROSS
+                    const int right_slice = part_m * (TILE_K / CLUSTER_M);
+                    load_across<(CLUSTER_M > 1), TILE_N>(
+                        target + BOXES * LEFT_BOX + right_slice * 128, right_from, barrier, place.n,
+                        x + right_slice, same_columns, right_policy);
+#endif
 #pragma unroll
                     for (int box = 0; box < BOXES; ++box, x += 64) {
-                        const u32 left_at = target + box * LEFT_BOX + part_n * left_rows * 128;
-                        const u32 right_at =
+                        [[maybe_unused]] const u32 left_at =
+                            target + box * LEFT_BOX + part_n * left_rows * 128;
+                        [[maybe_unused]] const u32 right_at =
                             target + BOXES * LEFT_BOX + box * RIGHT_BOX + part_m * right_rows * 128;
-                        load_part<(CLUSTER_N > 1)>(left_at, &left_map, barrier, x, left_y,
+#if !LEFT_ACROSS
+                        load_part<(CLUSTER_N > 1)>(left_at, left_from, barrier, x, left_y,
                                                    same_rows, left_policy);
-                        load_part<(CLUSTER_M > 1)>(right_at, &right_map, barrier, x, right_y,
+#endif
+#if !RIGHT_ACROSS
+                        load_part<(CLUSTER_M > 1)>(right_at, right_from, barrier, x, right_y,
                                                    same_columns, right_policy);
+#endif
 #if GATED
                         load_part<(CLUSTER_M > 1)>(right_at + OUT_N * 128, &aside_map, barrier, x,
                                                    right_y, same_columns, right_policy);
@@ -365,12 +448,26 @@ gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorM
 #endif
             for (int step = 0; step < steps; ++step) {
                 barrier_wait(full + 8 * ring.stage, ring.parity);
+#if LEFT_ACROSS
+                const u32 left = base + ring.stage * STAGE_BYTES + wg_row / 64 * ACROSS_BOX;
+#else
                 const u32 left = base + ring.stage * STAGE_BYTES + wg_row * 128;
+#endif
                 const u32 right = base + ring.stage * STAGE_BYTES + BOXES * LEFT_BOX;
 #if PRODUCTS_warpgroup
 #pragma unroll
                 for (int block = 0; block < WG_BLOCKS; ++block) hold(sums[block]);
                 products_begin();
+#if LEFT_ACROSS || RIGHT_ACROSS
+#pragma unroll
+                for (int part = 0; part < 4 * BOXES; ++part) {
+                    const u64 b = right_factor(right, part);
+#pragma unroll
+                    for (int block = 0; block < WG_BLOCKS; ++block) {
+                        multiply(sums[block], left_factor(left, block, part), b);
+                    }
+                }
+#else
 #pragma unroll
                 for (int box = 0; box < BOXES; ++box) {
                     const u64 b = rows_of_128_bytes(right + box * RIGHT_BOX);
@@ -383,6 +480,7 @@ gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorM
                         }
                     }
                 }
+#endif
                 products_commit();
 #pragma unroll
                 for (int block = 0; block < WG_BLOCKS; ++block) hold(sums[block]);
@@ -406,7 +504,7 @@ gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorM
 #if PINGPONG
             if (thread == 0) barrier_arrive(my_turn + 8 * ((consumer + 1) % CONSUMERS));
 #endif
-#if GATED
+#if GATED && !BACKWARD
 #pragma unroll
             for (int block = 0; block < WG_BLOCKS; ++block) {
 #pragma unroll
@@ -416,7 +514,32 @@ gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorM
             }
 #endif
 
-#if SPLIT_K > 1
+#if BACKWARD
+#pragma unroll
+            for (int block = 0; block < WG_BLOCKS; ++block) {
+#pragma unroll
+                for (int j = 0; j < OUT_N / 4; ++j) {      // two columns of one row
+                    const int row = row_0 + block * 64 + warp * 16 + lane / 4 + j % 2 * 8;
+                    const int column = place.n + j / 2 * 8 + lane % 4 * 2;
+                    const float* gate = sums[block] + 2 * j;
+                    const float* up = gate + OUT_N / 2;
+                    const float2 given = load_pair(residual, row, column, m, n);
+                    const float grad[2] = {given.x, given.y};
+                    float hidden[2], by_gate[2], by_up[2];
+#pragma unroll
+                    for (int i = 0; i < 2; ++i) {
+                        const float sigmoid = __fdividef(1.0f, 1.0f + __expf(-gate[i]));
+                        const float silu = gate[i] * sigmoid;
+                        hidden[i] = silu * up[i];
+                        by_up[i] = grad[i] * silu;
+                        by_gate[i] = grad[i] * up[i] * sigmoid * (1.0f + gate[i] * (1.0f - sigmoid));
+                    }
+                    store_pair(out, row, column, m, n, hidden[0], hidden[1]);
+                    store_pair(out_2, row, column, m, n, by_gate[0], by_gate[1]);
+                    store_pair(out_3, row, column, m, n, by_up[0], by_up[1]);
+                }
+            }
+#elif SPLIT_K > 1
             // Every block of the cluster lays its sums down; each then adds up its share of rows.
             float* partial = (float*)(shared_bytes + (base - shared_address(shared_bytes)));
             warps_sync(1 + CONSUMERS, 128 * CONSUMERS);

@@ -29,6 +29,7 @@ from kernelarc.genomes.routes._cuda_add_rmsnorm import cuda_add_rmsnorm_route
 from kernelarc.genomes.routes._cuda_block import cuda_block_route
 from kernelarc.genomes.routes._cuda_gemm import cuda_gated_route, cuda_gemm_route
 from kernelarc.genomes.routes._cuda_gqa_paged import cuda_gqa_paged_route
+from kernelarc.genomes.routes._cuda_moe import cuda_expert_route
 from kernelarc.genomes.routes._cuda_nvfp4_gqa import cuda_nvfp4_gqa_route
 
 HOPPER = DeviceLimits.of_arch("sm_90a")
@@ -89,6 +90,17 @@ def with_constants(operator: Operator, **values: int) -> Operator:
 def test_products_are_right(tmp_path: Path, dtype: str, products: str) -> None:
     operator = matmul_operator(MatmulForm(dtype=dtype, residual=True))
     shapes = [{"M": 333, "N": 517, "K": 264}, {"M": 1571, "N": 2560, "K": 512}]
+    problem = matmul_problem(operator, shapes)
+    judged(cuda_gemm_route(operator), problem, tmp_path, drawn=8, pin={"products": products})
+
+
+@pytest.mark.parametrize("products", ["warpgroup", "warp"])
+@pytest.mark.parametrize("layout", ["NN", "NT"])
+def test_products_of_factors_that_lie_across_are_right(
+    tmp_path: Path, layout: str, products: str
+) -> None:
+    operator = matmul_operator(MatmulForm(layout=layout, residual=True))
+    shapes = [{"M": 328, "N": 520, "K": 264}, {"M": 1000, "N": 2560, "K": 72}]
     problem = matmul_problem(operator, shapes)
     judged(cuda_gemm_route(operator), problem, tmp_path, drawn=8, pin={"products": products})
 
@@ -214,3 +226,11 @@ def test_decoder_blocks_are_right(tmp_path: Path, heads: int) -> None:
     )
     problem = bound(operator, whole, {"batch": 2, "seq": 77}, {"batch": 3, "seq": 200})
     judged(cuda_block_route(operator), problem, tmp_path, drawn=6, pin={})
+
+
+@needs_torch
+def test_gradients_of_an_expert_are_right(tmp_path: Path) -> None:
+    whole = packaged_problem("moe_swiglu_backward")
+    operator = with_constants(whole.operator, hidden=520, intermediate=264)
+    problem = bound(operator, whole, {"tokens": 37}, {"tokens": 300})
+    judged(cuda_expert_route(operator), problem, tmp_path, drawn=8, pin={})

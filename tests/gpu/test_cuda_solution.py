@@ -29,6 +29,7 @@ CASES = {
     "gqa_ragged_prefill": {"total_q": 130, "total_kv": 400, "len_indptr": 5},
     "nvfp4_gqa": {"batch_size": 2, "seq_len": 128},
     "decoder_block": {"batch": 2, "seq": 77},
+    "moe_swiglu_backward": {"tokens": 293},
 }
 GAPS = {"decoder_block": 2e-2}  # many roundings one after another  # fmt: skip
 CHECK = """

@@ -37,6 +37,7 @@ from kernelarc.genomes.routes._cuda_gemm import (
 )
 from kernelarc.genomes.routes._cuda_gemm_space import TileShape
 from kernelarc.genomes.routes._cuda_gqa_paged import cuda_gqa_paged_route, paged_roles
+from kernelarc.genomes.routes._cuda_moe import CudaExpert, cuda_expert_route
 from kernelarc.genomes.routes._cuda_nvfp4_gqa import cuda_nvfp4_gqa_route, nvfp4_roles
 from kernelarc.genomes.routes._cuda_route import resident_clusters
 from kernelarc.genomes.routes._cuda_source import cuda_source
@@ -52,6 +53,7 @@ MAKERS = {
     "gqa_paged_prefill": cuda_gqa_paged_route,
     "nvfp4_gqa": cuda_nvfp4_gqa_route,
     "decoder_block": cuda_block_route,
+    "moe_swiglu_backward": cuda_expert_route,
 }
 
 
@@ -119,7 +121,8 @@ def test_blocks_cover_ragged_products_once() -> None:
 @pytest.mark.parametrize(
     ("form", "axes", "words"),
     [
-        (MatmulForm(layout="NN"), (64, 64, 64), "contiguous along K"),
+        (MatmulForm(layout="NN"), (64, 65, 64), "N=65 is no multiple of 8"),
+        (MatmulForm(layout="NT"), (65, 64, 63), "M=65 is no multiple of 8"),
         (MatmulForm(bias=True), (64, 64, 64), "bias"),
         (MatmulForm(), (64, 64, 65), "no multiple of 8"),
     ],
@@ -266,8 +269,9 @@ def test_a_block_is_a_graph_whose_buffers_are_written_before_they_are_read() -> 
     start = route.seeds(workload, HOPPER)[0].genome
     inputs = {spec.name for spec in problem.operator.inputs}
     for adds in (True, False):
-        genome = space.genome(space.repair({**start.alleles(), "product_adds": adds},
-                                           np.random.default_rng(0)).alleles())  # fmt: skip
+        wanted = {**start.alleles(), "product_adds": adds}
+        genome = space.repair(wanted, np.random.default_rng(0))
+        assert genome is not None
         parts = route.parts(workload, genome, "sm_90a")
         known = {each.name for part in parts for each in part.scratch}
         named = {
@@ -306,6 +310,37 @@ def test_a_block_with_odd_rows_has_no_cuda_route() -> None:
     odd = cuda_block_route(replace(problem.operator, axes=axes))
     assert odd is not None
     assert "multiples of 8" in str(odd.unsuited(problem.workloads[0]))
+
+
+def test_an_expert_is_six_products_of_four_kinds() -> None:
+    problem = packaged_problem("moe_swiglu_backward", [{"tokens": 37}])
+    route, (workload,) = cuda_expert_route(problem.operator), problem.workloads
+    assert isinstance(route, CudaExpert)
+    axes = problem.operator.axes
+    hidden, inner = int(axes["hidden"].value or 0), int(axes["intermediate"].value or 0)
+    jobs = route.jobs(workload)
+    wide, deep = (37, inner, hidden), (37, hidden, inner)
+    weights = [(inner, hidden, 37), (inner, hidden, 37), (hidden, inner, 37)]
+    assert [(job.m, job.n, job.k) for _, job in jobs] == [wide, wide, deep, *weights]
+    parts = route.parts(workload, route.seeds(workload, HOPPER)[0].genome, "sm_90a")
+    assert len({part.text for part in parts}) == 4
+    assert {each.nbytes for part in parts for each in part.scratch} == {2 * 37 * inner}
+    assert all(job.left_across and job.right_across for name, job in jobs if name == "weight")
+
+
+@pytest.mark.parametrize("layout", ["TN", "NN", "NT"])
+def test_a_factor_that_lies_across_is_described_as_it_lies(layout: str) -> None:
+    operator = matmul_operator(MatmulForm(layout=layout))
+    (workload,) = matmul_problem(operator, [{"M": 72, "N": 128, "K": 200}]).workloads
+    route = CudaGemmRoute(operator)
+    genome = route.seeds(workload, HOPPER)[0].genome
+    left, right, *_ = route.prepared(workload, genome, "sm_90a").launches[0].arguments
+    assert isinstance(left, TensorMap) and isinstance(right, TensorMap)
+    assert left.extents == ((72, 200) if layout[1] == "T" else (200, 72))
+    assert right.extents == ((200, 128) if layout[0] == "T" else (128, 200))
+    shape = TileShape.of(genome, gated=False)
+    if layout[0] == "N":
+        assert shape.tile_n % 64 == 0 and right.box == (64, shape.tile_k // shape.cluster_m)
 
 
 # Builds
@@ -363,6 +398,20 @@ def test_a_block_compiles_part_by_part_and_as_one() -> None:
     for launch, alone in zip(ready.launches, build.kernels, strict=True):
         report = code.report(launch.symbol, threads=alone.threads, shared_bytes=0)
         assert report.registers == alone.registers
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+@pytest.mark.parametrize("layout", ["NN", "NT"])
+def test_products_across_compile(layout: str, arch: str) -> None:
+    device = DeviceLimits.of_arch(arch)
+    operator = matmul_operator(MatmulForm(layout=layout))
+    (workload,) = matmul_problem(operator, [{"M": 512, "N": 512, "K": 200}]).workloads
+    route = CudaGemmRoute(operator)
+    space = route.space(workload, device)
+    for genome in (route.seeds(workload, device)[0].genome, space.sample(np.random.default_rng(3))):
+        build = route.build(workload, genome, arch)
+        assert route.fault(build, device) is None and build.kernels[0].warnings == ()
 
 
 @needs_nvrtc

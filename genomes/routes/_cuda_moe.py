@@ -1,0 +1,144 @@
+"""The route ``cuda`` of one expert's backward pass: four kinds of product, parts with genes.
+
+The gradient inside the expert; gate and up-projection, from which the hidden row and both
+gradients leave at once; the tokens' gradient, both products in one loop; the weights' gradients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from kernelarc.genomes._alleles import Allele
+from kernelarc.genomes._axes import axis_values
+from kernelarc.genomes._constraints import ExpressionConstraint
+from kernelarc.genomes._gene import Gene
+from kernelarc.genomes._genome import Genome
+from kernelarc.genomes._operators import Operator, Workload
+from kernelarc.genomes._records import Proposal
+from kernelarc.genomes._space import Space
+from kernelarc.genomes.kernels import (
+    DeviceLimits,
+    KernelRoute,
+    Scratch,
+    ScratchArgument,
+    TensorArgument,
+)
+from kernelarc.genomes.routes._cuda_gemm import FILE, product_prepared
+from kernelarc.genomes.routes._cuda_gemm_space import ProductJob, product_space, starts
+from kernelarc.genomes.routes._cuda_parts import PartedCudaRoute, part_genome, placed, prefixed
+from kernelarc.genomes.routes._cuda_route import Prepared, started
+from kernelarc.genomes.routes._signature import Binding, extent, matched
+from kernelarc.genomes.routes._triton_moe import EXPERT_IN, EXPERT_OUT
+
+_VECTOR = 8  # elements of 16 bytes, as the copy engine counts rows
+_INNER, _HIDDEN, _BY_GATE, _BY_UP = _BUFFERS = ("inner rows", "hidden rows", "gate rows", "up rows")
+
+
+def cuda_expert_route(operator: Operator) -> KernelRoute | None:
+    """Return the route of an operator whose tensors are those of one expert, or None."""
+    found = matched(operator, EXPERT_IN, EXPERT_OUT)
+    if found is None or found["float"][0] not in {"bfloat16", "float16"}:
+        return None
+    return CudaExpert(operator, found)
+
+
+class CudaExpert(PartedCudaRoute):
+    """Gradients of one expert by CUDA C++.
+
+    Args:
+        operator: What it implements.
+        found: Which axes are tokens (T), features of a token (H) and of a hidden row (I).
+    """
+
+    files = (FILE,)
+
+    def __init__(self, operator: Operator, found: Binding) -> None:
+        super().__init__(operator)
+        self.found = found
+
+    def _sizes(self, workload: Workload) -> tuple[int, int, int]:
+        """Return tokens, features of a token, features of a hidden row."""
+        axes = axis_values(self.operator, workload)
+        tokens, hidden, inner = (extent(self.found, letter, axes) for letter in "THI")
+        return tokens, hidden, inner
+
+    def unsuited(self, workload: Workload) -> str | None:
+        """Say that rows do not begin where the copy engine can, or None."""
+        _, hidden, inner = self._sizes(workload)
+        if hidden % _VECTOR or inner % _VECTOR:
+            return f"route cuda takes features in multiples of {_VECTOR}, not {hidden} and {inner}"
+        return None
+
+    def jobs(self, workload: Workload) -> list[tuple[str, ProductJob]]:
+        """Return the products in order, each with the part whose genes it has."""
+        t, h, i = self._sizes(workload)
+        grad, x, gate, up, down = (spec.name for spec in self.operator.inputs)
+        grad_x, grad_gate, grad_up, grad_down = (spec.name for spec in self.operator.outputs)
+        job = partial(ProductJob, dtype=self.found["float"][0])
+        weight = partial(job, k=t, left_across=True, right_across=True)
+        inner = job(m=t, n=i, k=h, left=grad, right=down, right_across=True, out=_INNER)
+        hidden = job(
+            m=t, n=i, k=h, left=x, right=gate, up=up, bend="silu",
+            residual=_INNER, out=_HIDDEN, gradients=(_BY_GATE, _BY_UP),
+        )  # fmt: skip
+        token = job(
+            m=t, n=h, k=i, left=_BY_GATE, right=gate, second=(_BY_UP, up),
+            right_across=True, out=grad_x,
+        )  # fmt: skip
+        return [
+            ("inner", inner),
+            ("hidden", hidden),
+            ("token", token),
+            ("weight", weight(m=i, n=h, left=_BY_GATE, right=x, out=grad_gate)),
+            ("weight", weight(m=i, n=h, left=_BY_UP, right=x, out=grad_up)),
+            ("weight", weight(m=h, n=i, left=grad, right=_HIDDEN, out=grad_down)),
+        ]
+
+    def space(self, workload: Workload, device: DeviceLimits) -> Space:
+        """Return the genes of every kind of product."""
+        genes: list[Gene] = []
+        texts: list[str] = []
+        for name, job in dict(self.jobs(workload)).items():
+            more, rules = prefixed(name, product_space(self.name, job, device))
+            genes += more
+            texts += rules
+        names = tuple(gene.name for gene in genes)
+        return Space(self.name, genes, [ExpressionConstraint(text, names) for text in texts])
+
+    def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
+        """Return what each kind of product would try first, side by side."""
+        spaces = {
+            name: (product_space(self.name, job, device), starts(job, device))
+            for name, job in dict(self.jobs(workload)).items()
+        }
+        firsts = {
+            name: [seed.genome for seed in started(space, tried)]
+            for name, (space, tried) in spaces.items()
+        }
+        made: list[dict[str, Allele]] = []
+        for place in range(max(len(found) for found in firsts.values())):
+            made.append(
+                {
+                    f"{name}_{gene}": allele
+                    for name, found in firsts.items()
+                    for gene, allele in found[min(place, len(found) - 1)].items()
+                }
+            )
+        return started(self.space(workload, device), made)
+
+    def parts(self, workload: Workload, genome: Genome, arch: str) -> list[Prepared]:
+        """Return the products of a genome in order."""
+        tokens, _, inner = self._sizes(workload)
+        multiprocessors = self.limits(arch).multiprocessors
+        held = tuple(Scratch(name=name, nbytes=2 * tokens * inner) for name in _BUFFERS)
+        own = {spec.name for spec in (*self.operator.inputs, *self.operator.outputs)}
+
+        def place(name: str) -> TensorArgument | ScratchArgument:
+            return TensorArgument(name) if name in own else ScratchArgument(name)
+
+        made = []
+        for name, job in self.jobs(workload):
+            ready = product_prepared(job, part_genome(name, genome), multiprocessors)
+            made.append(replace(ready, launches=placed(ready, place), scratch=()))
+        return [replace(made[0], scratch=held), *made[1:]]
