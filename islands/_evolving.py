@@ -45,6 +45,7 @@ _WIN_SHARE = 0.15  # at most; among proposals never more than all operators toge
 _SURROGATE = "model.surrogate"
 # What the engine asked for: reverts that explain a gain, winners of finals evaluated again.
 _NOT_OURS = ("attribute.", "final.")
+_PRIOR = "prior"  # what did well elsewhere replaces none of the start
 _KNOWN_POINTS = 64
 # Of what is chosen among drafts: the model's part, and of the rest the smallest steps' part.
 _RANKED, _SMALL_STEPS = 0.7, 0.6
@@ -60,7 +61,7 @@ class EvolvingIsland(Island):
     """One strategy's island on one habitat.
 
     What changes only by ``tell`` and ``receive``: population, traps, wins, credit, plateau
-    counter, visits per route. Everything else is made once or is a cache.
+    counter, visits per route, priors. Everything else is made once or is a cache.
 
     Attributes:
         owner: The strategy, fixed by the class.
@@ -103,6 +104,7 @@ class EvolvingIsland(Island):
         self._credit = Credit(memory=settings.memory, floor=settings.floor)
         self._visits = dict.fromkeys(self._routes, 0)
         self._stale = 0
+        self._priors_told = 0
         self._chances: Mapping[str, float] | None = None
         self._moves: Mapping[str, float] | None = None
         self._advice: Mapping[str, float] = {}
@@ -168,6 +170,7 @@ class EvolvingIsland(Island):
         self._chances = self._moves = None
         for one in judged:
             candidate, individual = one.evaluation.candidate, individual_of(one)
+            self._priors_told += candidate.mutation == _PRIOR
             better = individual is not None and self._improves(individual, candidate)
             self._credit.record(candidate.mutation, one.verdict, better=better)
             if candidate.genome.route in self._visits:
@@ -213,7 +216,10 @@ class EvolvingIsland(Island):
         found: Proposal | None = None
         if self._stale >= self._habitat.plateau:
             found = self._leave(turn)
-        elif not self._population.colony or turn.view.count() < self._settings.start:
+        elif (
+            not self._population.colony
+            or turn.view.count() - self._priors_told < self._settings.start
+        ):
             found = self._begin(turn)
         return found or self._breed(turn) or self._sample(turn) or self._sweep(turn)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from kernelarc.genomes import (
     Proposal,
     Verdict,
 )
+from kernelarc.islands import IslandSettings
 from kernelarc.islands._credit import Credit
 from kernelarc.islands._population import Individual, Population
 
@@ -287,3 +289,22 @@ def test_with_conditional_genes_a_plateau_changes_the_algorithm(world: Any) -> N
     (proposal,) = island.ask(1, np.random.default_rng(0), log)
     assert proposal.mutation == "plateau.algorithm"
     assert proposal.genome["algo"] != island.elites()[0]["algo"]
+
+
+# -- priors ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mutation", "fills"), [("prior", True), ("seed", False)])
+def test_priors_replace_none_of_the_space_filling_start(
+    mutation: str, fills: bool, world: Any
+) -> None:
+    start = IslandSettings().start
+    (island,), log = world.islands(only=["memory"]), world.log()
+    for number, genome in enumerate(samples(world, start + 2)):
+        found = mutation if number < 4 else "sample"
+        judged = world.judge(Proposal(genome=genome, mutation=found), 2.0, number=number)
+        island.tell([judged])
+        log.add(judged)
+    rng = np.random.default_rng(0)
+    made = {island.ask(1, rng, log)[0].mutation for _ in range(12)}
+    assert (made == {"sample"}) is fills
