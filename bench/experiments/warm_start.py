@@ -275,26 +275,36 @@ def _name(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".json")
 
 
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, not {text!r}")
+    return int(text)
+
+
+def _budgets(text: str) -> list[int]:
+    return [_positive(part) for part in text.split(",")]
+
+
 def main() -> None:
     """Measure, print, and write where asked to."""
     parser = argparse.ArgumentParser(description="Compare warm with cold campaigns.")
     parser.add_argument("--spaces", type=Path, required=True, help="folder of recorded spaces")
-    parser.add_argument("--seeds", type=int, default=20, help="campaigns of each way and pair")
+    parser.add_argument("--seeds", type=_positive, default=20, help="campaigns of a way and pair")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--budgets", default="10,25,50,100,220")
+    parser.add_argument("--budgets", type=_budgets, default="10,25,50,100,220")
     parser.add_argument("--without-controller", action="store_true", help="a third way beside")
-    parser.add_argument("--jobs", type=int, help="processes (default: one a core)")
+    parser.add_argument("--jobs", type=_positive, help="processes (default: one a core)")
     output_option(parser)
     given = parser.parse_args()
     try:
         found = measured(
             given.spaces,
             seeds=range(given.first, given.first + given.seeds),
-            budgets=[int(text) for text in given.budgets.split(",")],
+            budgets=given.budgets,
             ways=(WARM, EVEN) if given.without_controller else (WARM,),
             jobs=given.jobs,
         )
-    except (KernelarcError, ValueError) as error:
+    except KernelarcError as error:
         parser.error(str(error))
     keep(found, given.output)
 

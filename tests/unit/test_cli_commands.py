@@ -122,9 +122,12 @@ def test_status_shows_islands_and_failures(call: Call, store: Path) -> None:
     assert "28 of 28 evaluated" in printed
     assert "failures:" in printed
     assert re.search(r"asleep: fusion: \w+", printed)
+    assert "controller: began without credit; now: first 50, " in printed
+    assert re.search(r"island +proposals .* credit +next share", printed)
     (campaign,) = json.loads(call("status", store, "--json"))["campaigns"]
     awake = [part for part in campaign["islands"].values() if part["asleep"] is None]
     assert abs(sum(part["proposal_share"] for part in awake) - 1) < 0.01
+    assert abs(sum(part.get("next_share", 0.0) for part in awake) - 1) < 0.01
 
 
 def test_best_repeats_the_result(call: Call, store: Path) -> None:
