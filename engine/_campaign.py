@@ -18,6 +18,7 @@ from kernelarc.engine._crash_points import crash_point
 from kernelarc.engine._earlier_credit import earlier_credit
 from kernelarc.engine._finals import Finals
 from kernelarc.engine._firsts import firsts
+from kernelarc.engine._identity import capability_of
 from kernelarc.engine._journal import Journal
 from kernelarc.engine._judging import Attributor, Judge, Rules
 from kernelarc.engine._known import known_entries, reserve_known
@@ -85,7 +86,7 @@ def build_state(session: Session, settings: CampaignSettings) -> CampaignState:
             workload,
             spaces[workload.fingerprint],
             build_islands(
-                _habitat(spaces[workload.fingerprint], workload, settings),
+                _habitat(spaces[workload.fingerprint], workload, settings, session),
                 only=[Strategy(name) for name in settings.active_islands()],
                 settings=IslandSettings(
                     models=settings.models,
@@ -106,12 +107,16 @@ def build_state(session: Session, settings: CampaignSettings) -> CampaignState:
 
 
 def _habitat(
-    spaces: Mapping[str, Space], workload: Workload, settings: CampaignSettings
+    spaces: Mapping[str, Space],
+    workload: Workload,
+    settings: CampaignSettings,
+    session: Session,
 ) -> Habitat:
     return Habitat(
         spaces=spaces,
         workload=workload.fingerprint,
         axes=workload.axes,
+        capability=capability_of(session.environment.identity),
         plateau=settings.plateau,
     )
 

@@ -1,4 +1,4 @@
-"""What differs between two environments."""
+"""What environments' identities say: what differs between two, and what a device can do."""
 
 from __future__ import annotations
 
@@ -13,3 +13,9 @@ def changed_parts(before: Mapping[str, str], after: Mapping[str, str]) -> list[s
         for key in keys
         if before.get(key) != after.get(key)
     ]
+
+
+def capability_of(identity: Mapping[str, str]) -> int | None:
+    """Return a device's compute capability times ten (90 for Hopper), or None where it has none."""
+    major, _, minor = identity.get("compute_capability", "").partition(".")
+    return 10 * int(major) + int(minor) if major.isdecimal() and minor.isdecimal() else None

@@ -40,7 +40,7 @@ class Habitat:
         spaces: By route name; at least one. Every gene carries a strategy.
         axes: The workload's, for wins that say on which shapes they hold.
         capability: Compute capability of the device times ten (90 for Hopper),
-            or None where it has none (``cpu``, ``replay``).
+            or None where it has none (``cpu``); on ``replay`` the recorded device's.
         plateau: Measured non-improvements after which the island must change route or restart.
     """
 

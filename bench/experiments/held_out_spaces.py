@@ -89,8 +89,10 @@ class MadeKernel:
         return None if chance < _FAILS or math.isinf(log) else 150.0 * math.exp(log)
 
 
-def make_kernel(rng: np.random.Generator, name: str, strategies: int) -> MadeKernel:
-    """Draw a kernel with genes of so many strategies, whose space can be listed."""
+def make_kernel(
+    rng: np.random.Generator, name: str, strategies: int, legal: tuple[int, int] = _LEGAL
+) -> MadeKernel:
+    """Draw a kernel with genes of so many strategies and legal genomes between two numbers."""
     for _ in range(_TRIES):
         owners = list(Strategy)
         if strategies < len(owners):
@@ -101,9 +103,9 @@ def make_kernel(rng: np.random.Generator, name: str, strategies: int) -> MadeKer
             owners = least + [others[int(i)] for i in drawn]
         genes = _genes(rng, owners)
         space = Space(ROUTE, genes, _constraints(rng, genes))
-        if _LEGAL[0] <= space.size().legal <= _LEGAL[1]:
+        if legal[0] <= space.size().legal <= legal[1]:
             return MadeKernel(name, space, _effects_by_device(rng, genes))
-    raise RuntimeError(f"no kernel of {strategies} strategies can be listed in {_LEGAL}")
+    raise RuntimeError(f"no kernel of {strategies} strategies has from {legal[0]} to {legal[1]}")
 
 
 def _genes(rng: np.random.Generator, owners: Sequence[Strategy]) -> list[Gene]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from kernelarc.engine._identity import capability_of
 from kernelarc.engine.comparison._ours import play_campaign
 from kernelarc.engine.comparison._table import Table
 from kernelarc.genomes import InputError, Strategy, nearest
@@ -33,7 +34,7 @@ DIVIDED: Mapping[str, int] = MappingProxyType(
 )
 ARM_NAMES = (*DIVIDED, *ARMS)
 
-_CAPABILITY_OF_BLACKWELL = 10
+_CAPABILITY_OF_BLACKWELL = 100
 _BY_IMPORTANCE = (
     Strategy.TENSOR_CORE,
     Strategy.MEMORY,
@@ -90,10 +91,12 @@ def _awake(table: Table) -> list[Strategy]:
 
 def _able(table: Table) -> list[Strategy]:
     """Return the strategies whose islands may wake on the table's device."""
-    capability = table.device.environment().identity.get("compute_capability", "")
-    major = capability.partition(".")[0]
-    newest = major.isdecimal() and int(major) >= _CAPABILITY_OF_BLACKWELL
-    return [s for s in _BY_IMPORTANCE if newest or s is not Strategy.BLACKWELL]
+    capability = capability_of(table.device.environment().identity) or 0
+    return [
+        strategy
+        for strategy in _BY_IMPORTANCE
+        if strategy is not Strategy.BLACKWELL or capability >= _CAPABILITY_OF_BLACKWELL
+    ]
 
 
 def _divided(table: Table, count: int) -> Mapping[str, Any] | None:
