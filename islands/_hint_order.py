@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import product
 from math import prod
+from weakref import WeakKeyDictionary
 
 from kernelarc.genomes import Allele, Gene, Genome, Space
 
 _MOST = 8192  # assignments that are listed
 _KEPT = 64
+_SHARED: WeakKeyDictionary[Space, dict[tuple[str, ...], HintOrder]] = WeakKeyDictionary()
+
+
+def hint_order(space: Space, genes: tuple[Gene, ...]) -> HintOrder:
+    """Return the order of some genes; islands of one space share what they list.
+
+    What is kept is a cache: a list takes the time of some hundred drafts.
+    """
+    orders = _SHARED.setdefault(space, {})
+    names = tuple(gene.name for gene in genes)
+    if names not in orders:
+        orders[names] = HintOrder(space, genes)
+    return orders[names]
 
 
 class HintOrder:

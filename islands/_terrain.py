@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelarc.genomes import Allele, Gene, Genome, Space, Strategy
 from kernelarc.islands._branches import branch_genes
-from kernelarc.islands._hint_order import HintOrder
+from kernelarc.islands._hint_order import HintOrder, hint_order
 
 T = TypeVar("T")
 _LISTED = 256  # domains up to this size are listed once
@@ -56,7 +56,7 @@ def survey(space: Space, strategy: Strategy) -> Terrain:
         free=free,
         branches=branch_genes(space),
         domains={gene.name: gene.values() for gene in free if gene.cardinality <= _LISTED},
-        order=HintOrder(space, tuple(hinted)),
+        order=hint_order(space, tuple(hinted)),
     )
 
 

@@ -22,7 +22,7 @@ from kernelarc.genomes import (
 from kernelarc.islands import Habitat, IslandSettings, build_islands
 from kernelarc.islands._branches import arm, branch_genes
 from kernelarc.islands._fence import fenced
-from kernelarc.islands._hint_order import HintOrder
+from kernelarc.islands._hint_order import HintOrder, hint_order
 from kernelarc.islands._population import Population, individual_of
 from kernelarc.islands.models import Ranker
 
@@ -205,3 +205,12 @@ def test_a_parent_is_who_wins_deaps_tournament(world: Any) -> None:
         with fenced(np.random.default_rng(seed)):
             (winner,) = tools.selTournament(list(population.colony), 1, tournsize=3)
         assert parent is winner
+
+
+def test_islands_of_one_space_list_an_order_once() -> None:
+    space = library()
+    tiles = (space.gene("tile_m"), space.gene("tile_n"))
+    order = hint_order(space, tiles)
+    assert hint_order(space, tiles) is order
+    assert hint_order(space, tiles[:1]) is not order
+    assert hint_order(library(), tiles) is not order
