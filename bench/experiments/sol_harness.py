@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-_AUDIT_S, _EXPORT_S, _HARNESS_S, _RACE_S, _WARM_S = 100.0, 40.0, 75.0, 75.0, 70.0
+_AUDIT_S, _EXPORT_S, _HARNESS_S, _RACE_S, _WARM_S = 100.0, 40.0, 110.0, 110.0, 70.0
 _MOST_BYTES = 15 << 20
 _CLI = "from sol_execbench.cli import cli; cli()"
 _HERE = "kernelarc.bench.experiments"
