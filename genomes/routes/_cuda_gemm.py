@@ -33,7 +33,7 @@ from kernelarc.genomes.routes._cuda_gemm_space import (
 )
 from kernelarc.genomes.routes._cuda_route import CudaRoute, Prepared, started, whole_gene
 from kernelarc.genomes.routes._cuda_source import cuda_source, genome_macros
-from kernelarc.genomes.routes._matmul import MatmulJob, matmul_job
+from kernelarc.genomes.routes._matmul import matmul_job
 from kernelarc.genomes.routes._matmul_roles import matmul_roles
 from kernelarc.genomes.routes._products import products_source
 
@@ -103,6 +103,8 @@ def product_prepared(job: ProductJob, genome: Genome, multiprocessors: int) -> P
     macros: dict[str, object] = {
         f"DTYPE_{job.dtype}": 1,
         "HAS_RESIDUAL": int(job.residual is not None and job.gradients is None),
+        "HAS_BIAS": int(job.bias is not None),
+        f"ACTIVATION_{job.activation}": 1,
         "GATED": int(bool(job.bend)),
         "BACKWARD": int(job.gradients is not None),
         "PAIRED": int(job.second is not None),
@@ -155,7 +157,8 @@ def _arguments(
         for of, name in zip((left, right), job.second or (), strict=False)
     )
     m, n, k = (ScalarArgument(value, "i32") for value in (job.m, job.n, job.k))
-    names = (job.out, job.residual or job.out, *(job.gradients or ()))
+    bias = () if job.bias is None else (job.bias,)
+    names = (job.out, job.residual or job.out, *bias, *(job.gradients or ()))
     return (left, right, out, aside, *second, *map(TensorArgument, names), m, n, k)
 
 
@@ -194,9 +197,10 @@ class CudaGemmRoute(_ProductRoute):
         roles = matmul_roles(self.operator, workload)
         if job is None or roles is None:
             raise InputError(f"operator {self.operator.name!r} is no matrix product")
-        why = _unsuited(job)
-        if why is not None:
-            raise InputError(f"route {self.name!r} does not serve {self.operator.name!r}: {why}")
+        if job.batch > 1:
+            raise InputError(
+                f"route {self.name!r} does not serve {self.operator.name!r}: it has a batch"
+            )
         if not (job.transpose_a and not job.transpose_b):
             _aligned(job.k)
         if job.transpose_a:
@@ -213,16 +217,11 @@ class CudaGemmRoute(_ProductRoute):
             out=self.operator.outputs[0].name,
             residual=roles.residual,
             in_place=job.in_place,
+            bias=roles.bias,
+            activation=job.activation,
             left_across=job.transpose_a,
             right_across=not job.transpose_b,
         )
-
-
-def _unsuited(job: MatmulJob) -> str | None:
-    """Say in a few words why a product is none of this kernel's."""
-    if job.batch > 1 or job.bias or job.activation != "none":
-        return "it has a batch, a bias or an activation"
-    return None
 
 
 # Gated projections

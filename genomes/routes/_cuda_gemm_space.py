@@ -45,7 +45,7 @@ _SUMS = "wg_rows // 64 * tile_n // 2"  # registers of a thread that hold them
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProductJob:
-    """``out = left . right^T (+ residual)``, or ``bend(left . right^T) * (left . up^T)``.
+    """``out = f(left . right^T (+ bias + residual))``, or ``bend(left . right^T) * (left . up^T)``.
 
     Attributes:
         m: Rows of left and output.
@@ -59,6 +59,8 @@ class ProductJob:
         up: Name of the second (n, k) factor, or None.
         bend: ``"gelu"`` or ``"silu"`` with a second factor, else ``""``.
         in_place: Whether the output may overwrite the residual.
+        bias: Name of the (n,) vector that is added to every row, or None.
+        activation: ``"none"``, ``"relu"`` or ``"gelu"``, applied last.
         left_across: Whether left is (k, m) instead.
         right_across: Whether right is (k, n) instead.
         second: Names of another left and right factor whose product is added, or None.
@@ -77,6 +79,8 @@ class ProductJob:
     up: str | None = None
     bend: str = ""
     in_place: bool = False
+    bias: str | None = None
+    activation: str = "none"
     left_across: bool = False
     right_across: bool = False
     second: tuple[str, str] | None = None

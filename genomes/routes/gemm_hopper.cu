@@ -1,4 +1,4 @@
-// out = left . right^T (+ residual): left is (m, k), right (n, k), both contiguous along k.
+// out = f(left . right^T (+ bias) (+ residual)): left is (m, k), right (n, k), both contiguous along k.
 // With GATED: out = bend(left . right^T) * (left . up^T); a tile has columns of both, side by side.
 // With BACKWARD as well: residual is the gradient of that product, out the product again (SiLU), out_2
 // and out_3 the gradients of gate and up. With PAIRED: out = left . right^T + left_2 . right_2^T.
@@ -12,7 +12,7 @@
 // Genes (macros): CONSUMERS, WG_ROWS, TILE_N, TILE_K, STAGES, CLUSTER_M, CLUSTER_N, RASTER_m|n,
 // GROUP, SCHEDULE_tiles|persistent|pingpong, SPLIT_K, EPILOGUE_direct|engine, BUFFERS, RESIDUAL_last|engine,
 // KEEP_none|left|right|stream, PRODUCER_REGISTERS, PDL, PRODUCTS_warpgroup|warp.
-// The job: DTYPE_*, HAS_RESIDUAL, GATED, BEND_gelu|silu, BACKWARD, PAIRED, LEFT_ACROSS, RIGHT_ACROSS.
+// The job: DTYPE_*, HAS_RESIDUAL, HAS_BIAS, ACTIVATION_none|relu|gelu, GATED, BEND_gelu|silu, BACKWARD, PAIRED, LEFT_ACROSS, RIGHT_ACROSS.
 
 #include "device.cuh"
 #include "copy_engine.cuh"
@@ -129,6 +129,18 @@ DEVICE void store_pair(element* tensor, int row, int column, int m, int n, float
     if (column + 1 < n) target[1] = to_element(b);
 }
 
+// What becomes of a sum before it is written: nothing, ReLU, or GELU in its tanh form.
+DEVICE float activated(float value) {
+#if ACTIVATION_relu
+    return fmaxf(value, 0.0f);
+#elif ACTIVATION_gelu
+    const float inner = 1.5957691216057308f * (value + 0.044715f * value * value * value);
+    return __fdividef(value, 1.0f + __expf(-inner));
+#else
+    return value;
+#endif
+}
+
 #if GATED
 // What the gate becomes before it is multiplied: GELU in its tanh form, or SiLU.
 DEVICE float bend(float gate) {
@@ -238,6 +250,9 @@ gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorM
      const __grid_constant__ TensorMap left_2_map, const __grid_constant__ TensorMap right_2_map,
 #endif
      element* out, const element* residual,
+#if HAS_BIAS
+     const element* bias,
+#endif
 #if BACKWARD
      element* out_2, element* out_3,
 #endif
@@ -514,6 +529,17 @@ gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorM
             }
 #endif
 
+#if HAS_BIAS && SPLIT_K == 1
+#pragma unroll
+            for (int j = 0; j < TILE_N / 8; ++j) {
+                const float2 more = load_pair(bias, 0, place.n + j * 8 + lane % 4 * 2, 1, n);
+#pragma unroll
+                for (int block = 0; block < WG_BLOCKS; ++block) {
+                    float* s = sums[block] + 4 * j;
+                    s[0] += more.x, s[1] += more.y, s[2] += more.x, s[3] += more.y;
+                }
+            }
+#endif
 #if BACKWARD
 #pragma unroll
             for (int block = 0; block < WG_BLOCKS; ++block) {
@@ -578,7 +604,12 @@ gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorM
                     const float2 more = load_pair(residual, row, column + pair, m, n);
                     total[pair] += more.x, total[pair + 1] += more.y;
 #endif
-                    store_pair(out, row, column + pair, m, n, total[pair], total[pair + 1]);
+#if HAS_BIAS
+                    const float2 shift = load_pair(bias, 0, column + pair, 1, n);
+                    total[pair] += shift.x, total[pair + 1] += shift.y;
+#endif
+                    store_pair(out, row, column + pair, m, n, activated(total[pair]),
+                               activated(total[pair + 1]));
                 }
             }
 #elif EPILOGUE_engine
@@ -617,6 +648,8 @@ gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorM
                             s[2 * i] += more.x, s[2 * i + 1] += more.y;
                         }
 #endif
+#pragma unroll
+                        for (int i = 0; i < 8; ++i) s[i] = activated(s[i]);
                         store_matrices(at, pack2(s[0], s[1]), pack2(s[2], s[3]), pack2(s[4], s[5]),
                                        pack2(s[6], s[7]));
                     }
@@ -650,6 +683,8 @@ gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorM
                     const float2 lower = load_pair(residual, row + 8, column, m, n);
                     s[0] += upper.x, s[1] += upper.y, s[2] += lower.x, s[3] += lower.y;
 #endif
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) s[i] = activated(s[i]);
                     store_pair(out, row, column, m, n, s[0], s[1]);
                     store_pair(out, row + 8, column, m, n, s[2], s[3]);
                 }

@@ -105,6 +105,14 @@ def test_products_of_factors_that_lie_across_are_right(
     judged(cuda_gemm_route(operator), problem, tmp_path, drawn=8, pin={"products": products})
 
 
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
+@pytest.mark.parametrize("residual", [True, False])
+def test_biases_and_activations_are_right(tmp_path: Path, activation: str, residual: bool) -> None:
+    operator = matmul_operator(MatmulForm(bias=True, activation=activation, residual=residual))
+    problem = matmul_problem(operator, [{"M": 333, "N": 517, "K": 264}])
+    judged(cuda_gemm_route(operator), problem, tmp_path, drawn=8, pin={})
+
+
 def test_products_into_the_residual_are_right(tmp_path: Path) -> None:
     operator = matmul_operator(MatmulForm(residual=True))
     problem = matmul_problem(operator, [{"M": 700, "N": 640, "K": 320}], in_place=True)

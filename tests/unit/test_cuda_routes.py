@@ -123,7 +123,6 @@ def test_blocks_cover_ragged_products_once() -> None:
     [
         (MatmulForm(layout="NN"), (64, 65, 64), "N=65 is no multiple of 8"),
         (MatmulForm(layout="NT"), (65, 64, 63), "M=65 is no multiple of 8"),
-        (MatmulForm(bias=True), (64, 64, 64), "bias"),
         (MatmulForm(), (64, 64, 65), "no multiple of 8"),
     ],
 )
@@ -137,6 +136,13 @@ def test_products_that_the_kernel_does_not_serve(
     assert words in str(route.unsuited(workload))
     with pytest.raises(InputError, match=words):
         route.space(workload, HOPPER)
+
+
+def test_a_batch_of_products_is_not_served() -> None:
+    operator = matmul_operator(MatmulForm(batched=True))
+    shape = {"B": 2, "M": 64, "N": 64, "K": 64}
+    (workload,) = matmul_problem(operator, [shape]).workloads
+    assert "batch" in str(CudaGemmRoute(operator).unsuited(workload))
 
 
 def test_tiles_that_come_out_even_are_tried_first() -> None:
@@ -402,10 +408,15 @@ def test_a_block_compiles_part_by_part_and_as_one() -> None:
 
 @needs_nvrtc
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
-@pytest.mark.parametrize("layout", ["NN", "NT"])
-def test_products_across_compile(layout: str, arch: str) -> None:
+@pytest.mark.parametrize("form", [
+    MatmulForm(layout="NN"),
+    MatmulForm(layout="NT", bias=True),
+    MatmulForm(bias=True, activation="gelu", residual=True),
+    MatmulForm(activation="relu"),
+], ids=lambda form: form.name)  # fmt: skip
+def test_other_forms_of_products_compile(form: MatmulForm, arch: str) -> None:
     device = DeviceLimits.of_arch(arch)
-    operator = matmul_operator(MatmulForm(layout=layout))
+    operator = matmul_operator(form)
     (workload,) = matmul_problem(operator, [{"M": 512, "N": 512, "K": 200}]).workloads
     route = CudaGemmRoute(operator)
     space = route.space(workload, device)
