@@ -15,6 +15,25 @@ from typing import Any
 from kernelarc.genomes import Axis, Operator, TensorSpec, Workload, packaged_problem
 from kernelarc.storage.exports._sol_triton import _FILLED, entry, filled, key_of
 
+# Triton 3.6's interpreter turns arrays of one element into numbers, which NumPy 2.4 refuses.
+_ONE_ELEMENT = """
+import numpy
+from triton.runtime import interpreter
+
+class Numbers(numpy.ndarray):
+    def __int__(self):
+        return int(self.item())
+
+checked = interpreter.TensorHandle.__post_init__
+
+def made(handle):
+    checked(handle)
+    if isinstance(handle.data, numpy.ndarray) and handle.data.size == 1:
+        handle.data = handle.data.view(Numbers)
+
+interpreter.TensorHandle.__post_init__ = made
+"""
+
 
 def small_operator(
     name: str, sizes: Mapping[str, int], dtype: str = "float16"
@@ -59,7 +78,7 @@ def assert_right(folder: Path, operator: Operator, sizes: Mapping[str, int], che
         for part, specs in (("inputs", operator.inputs), ("outputs", operator.outputs))
     }
     (folder / "given.json").write_text(json.dumps({"sizes": dict(sizes), **tensors}))
-    (folder / "check.py").write_text(check)
+    (folder / "check.py").write_text(_ONE_ELEMENT + check)
     outcome = subprocess.run(
         [sys.executable, str(folder / "check.py"), str(folder), str(folder / "given.json")],
         env={**os.environ, "TRITON_INTERPRET": "1"},
