@@ -92,6 +92,7 @@ def build_state(session: Session, settings: CampaignSettings) -> CampaignState:
                     models=settings.models,
                     studies=settings.optuna,
                     surrogate=settings.surrogate,
+                    every_operator=len(settings.active_islands()) == 1,
                 ),
             ),
             share_log=settings.share_log,

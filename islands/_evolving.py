@@ -39,7 +39,7 @@ from kernelarc.islands.models import (
     SurrogateProposer,
     one_thread,
 )
-from kernelarc.islands.operators import DRAFTING, FAMILIES, GENERIC, toolbox_for
+from kernelarc.islands.operators import DRAFTING, FAMILIES, GENERIC, every_family, toolbox_for
 
 _WIN_SHARE = 0.15  # at most; among proposals never more than all operators together
 _SURROGATE = "model.surrogate"
@@ -94,7 +94,8 @@ class EvolvingIsland(Island):
         self._terrains = {r: survey(s, self.strategy) for r, s in habitat.spaces.items()}
         self._encoders = {r: Encoder(s) for r, s in habitat.spaces.items()}
         self._sweeps = {r: Sweep(s) for r, s in habitat.spaces.items()}
-        self._toolbox = toolbox_for(self.strategy)
+        self._family = every_family() if settings.every_operator else FAMILIES[self.strategy]
+        self._toolbox = toolbox_for(self._family)
         self._models = self._make_models(surrogates) if settings.models else {}
         self._rankers = rankers if settings.models else {}
         self._priors = self._prior_weights()
@@ -318,7 +319,7 @@ class EvolvingIsland(Island):
 
     def _drafting_priors(self) -> dict[str, float]:
         """Return the operators' weights for drafting; wins where there are any."""
-        own, common = FAMILIES[self.strategy], (*DRAFTING, *GENERIC)
+        own, common = self._family, (*DRAFTING, *GENERIC)
         priors = {name: 0.3 / len(own) for name in own}
         priors |= {name: 0.65 / len(common) for name in common} | {"sample": 0.05}
         return priors | {"win.apply": _WIN_SHARE} if len(self._wins) else priors
@@ -455,7 +456,7 @@ class EvolvingIsland(Island):
         models = sum(weights.values())
         own = (1.0 - models) * settings.ownership
         rest = 1.0 - models - own
-        weights |= {n: own / len(FAMILIES[self.strategy]) for n in FAMILIES[self.strategy]}
+        weights |= {n: own / len(self._family) for n in self._family}
         weights |= {n: rest / len(GENERIC) for n in GENERIC}
         return weights
 

@@ -13,6 +13,8 @@ class IslandSettings:
         models: Whether models and Optuna propose; off, only mutation operators do.
         studies: Whether Optuna's studies are among them.
         surrogate: Whether the Gaussian process is.
+        every_operator: Whether an island has the operators of all strategies as its own: for one
+            that searches alone.
         ownership: Share of the operators' prior weight that goes to the strategy's own ones. It
             is where the bias starts; credit lets it decay where it does not pay.
         model_share: Prior share of proposals that come from the Gaussian process.
@@ -38,6 +40,7 @@ class IslandSettings:
     models: bool = True
     studies: bool = True
     surrogate: bool = True
+    every_operator: bool = False
     ownership: float = 0.5
     model_share: float = 0.96
     study_share: float = 0.02

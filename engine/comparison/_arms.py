@@ -111,6 +111,8 @@ def _divided(table: Table, count: int) -> Mapping[str, Any] | None:
         return None
     owned = {s: [g.name for g in free if g.strategy is s] for s in able}
     chosen = sorted(able, key=lambda s: -len(owned[s]))[:count]
+    if count == 1:
+        chosen = [Strategy.TENSOR_CORE]  # alone it has all operators, and its studies are over all
     given = {strategy: list(owned[strategy]) for strategy in chosen}
     for gene in free:
         if gene.strategy not in chosen:

@@ -94,12 +94,17 @@ DRAFTING: Mapping[str, Move] = MappingProxyType(
 """Beside the others, where a device refuses much: they are cheap, and nothing repairs them."""
 
 
-def toolbox_for(strategy: Strategy) -> base.Toolbox:
-    """Return a DEAP toolbox with the strategy's operators and the common ones, by name."""
+def every_family() -> Mapping[str, Move]:
+    """Return the operators of all strategies, by name."""
+    return {name: move for family in FAMILIES.values() for name, move in family.items()}
+
+
+def toolbox_for(family: Mapping[str, Move]) -> base.Toolbox:
+    """Return a DEAP toolbox with an island's own operators and the common ones, by name."""
     toolbox = base.Toolbox()
-    for name, move in (*FAMILIES[strategy].items(), *GENERIC.items(), *DRAFTING.items()):
+    for name, move in (*family.items(), *GENERIC.items(), *DRAFTING.items()):
         toolbox.register(name, move)
     return toolbox
 
 
-__all__ = ["DRAFTING", "FAMILIES", "GENERIC", "Move", "toolbox_for"]
+__all__ = ["DRAFTING", "FAMILIES", "GENERIC", "Move", "every_family", "toolbox_for"]

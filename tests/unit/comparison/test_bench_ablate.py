@@ -15,12 +15,15 @@ from kernelarc.bench.experiments.held_out_spaces import ROUTE, MadeKernel
 from kernelarc.bench.experiments.held_out_spaces import write_space as write_made
 from kernelarc.cli import exit_code
 from kernelarc.engine import CampaignSettings, plan
+from kernelarc.engine._campaign import build_state
 from kernelarc.engine.comparison import ARM_NAMES, Comparison, ablate
 from kernelarc.engine.comparison._arms import arm_settings
 from kernelarc.engine.comparison._ours import play_campaign
 from kernelarc.engine.comparison._paired import sign_flip_p
 from kernelarc.engine.comparison._table import Table, load_table
 from kernelarc.genomes import Boolean, Space, Strategy
+from kernelarc.islands import EvolvingIsland
+from kernelarc.islands.operators import FAMILIES
 
 
 @pytest.fixture
@@ -134,6 +137,20 @@ def test_all_eight_islands_wake_on_a_recorded_blackwell_device(made: Table, tmp_
         wanted = {"full": 8, "eight_islands": 8, "one_island": 1, "without_blackwell": 7}[arm]
         assert len(awake) == wanted
         assert ("blackwell" in awake) == (wanted == 8)
+
+
+def test_one_island_alone_has_everything(made: Table, tmp_path: Path) -> None:
+    settings = {"target": str(made.device.recording.path), "store": str(tmp_path / "a.db")}
+    changed = CampaignSettings.from_values({**settings, **(arm_settings(made, "one_island") or {})})
+    with made.device.open(made.device.problem, seed=0, artefacts=tmp_path) as session:
+        (arena,) = build_state(session, changed).arenas.values()
+    (island,) = arena.islands.values()
+    assert isinstance(island, EvolvingIsland)
+    operators = set(island._prior_weights())
+    assert operators >= {name for family in FAMILIES.values() for name in family}
+    assert operators >= {"model.surrogate", "tensor_core.study", "tensor_core.whole_study"}
+    (space,) = arena.spaces.values()
+    assert set(space.owned(Strategy.TENSOR_CORE)) == set(space.names)
 
 
 def test_an_arm_that_changes_nothing_plays_as_the_full_program(spaces: Path) -> None:

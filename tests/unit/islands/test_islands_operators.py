@@ -28,7 +28,7 @@ def made(
     mates = tuple(space.sample(rng) for _ in range(4))
     scene = Scene(survey(space, strategy), (genome, *mates), bias)
     with fenced(rng):
-        return genome, getattr(toolbox_for(strategy), name)(genome, scene, rng)
+        return genome, getattr(toolbox_for(FAMILIES[strategy]), name)(genome, scene, rng)
 
 
 def changed(space: Space, strategy: Strategy, name: str, bias: float = 1.0) -> set[str]:
