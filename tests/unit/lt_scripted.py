@@ -14,6 +14,7 @@ from kernelarc.bench.cuda import CudaDevice, CudaSession
 from kernelarc.bench.cuda._binding import numbering
 from kernelarc.bench.cuda._library import Matmul, Side
 from kernelarc.bench.cuda._offer import library_domain
+from kernelarc.bench.cuda._process import LT_BENCH
 from kernelarc.bench.cuda._protocol import ContestReply, Outcome, Request
 from kernelarc.genomes import Environment, LtRow, MatmulJob, Problem, Status
 
@@ -33,7 +34,8 @@ def time_us(job: MatmulJob, row: LtRow) -> float:
 class FormulaWorker:
     """Answers at once. Noise is drawn from a stream of its own, about 0.1 %."""
 
-    def __init__(self, ordinal: int, lt: FakeLt | None = None) -> None:
+    def __init__(self, ordinal: int, bench: str = LT_BENCH, *, lt: FakeLt | None = None) -> None:
+        assert bench == LT_BENCH
         self.ordinal, self.channel, self.pid = ordinal, self, 1
         self._lt = lt or FakeLt()
         self._tasks: Sequence[Any] = ()

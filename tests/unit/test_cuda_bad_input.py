@@ -40,7 +40,7 @@ class SmallWorker(FormulaWorker):
 
 def refusing(ordinal: int, *_: Any) -> FormulaWorker:
     """Return a worker whose library takes nothing."""
-    return FormulaWorker(ordinal, FakeLt(rule=lambda values: False))
+    return FormulaWorker(ordinal, lt=FakeLt(rule=lambda values: False))
 
 
 @pytest.fixture

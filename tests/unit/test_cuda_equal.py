@@ -25,7 +25,7 @@ class ShakyWorker(FormulaWorker):
     So it is on a GPU: another moment, other buffers, another heat.
     """
 
-    def __init__(self, ordinal: int) -> None:
+    def __init__(self, ordinal: int, *_: object) -> None:
         super().__init__(ordinal)
         self._off = np.random.default_rng(ShakyWorker.seed)
 

@@ -154,7 +154,7 @@ class Scripted:
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Script:
     made = Script()
-    monkeypatch.setattr(_session, "WorkerProcess", lambda ordinal: Scripted(made))
+    monkeypatch.setattr(_session, "WorkerProcess", lambda *_: Scripted(made))
     return made
 
 
