@@ -58,6 +58,7 @@ class PacedBench:
 
     Attributes:
         pace: By how much what takes time is drawn out.
+        taken_s: What the newest request took on the GPU.
     """
 
     pace = 1.0
@@ -66,6 +67,7 @@ class PacedBench:
         del ordinal
         self._tasks: tuple[Task, ...] = ()
         self._rng = np.random.default_rng(0)
+        self.taken_s = 0.0
 
     def environment(self) -> Environment:
         """Return an identity of its own."""
@@ -152,6 +154,7 @@ class PacedBench:
         return ContestReply(samples=told, failures={}, launches=1)
 
     def _wait(self, begun: float, seconds: float) -> None:
+        self.taken_s = seconds
         if self.pace:
             time.sleep(max(0.0, begun + self.pace * seconds - time.perf_counter()))
 

@@ -2,11 +2,11 @@
 
     python -m kernelarc.bench.experiments.paced_library [--seconds S | --budget N] [-o OUT.json]
 
-Session, protocol and worker process are those of ``cuda:N``; only what the worker runs is a
-stand-in that sleeps as long as a candidate, a check or a contest took on the GPU
-(``_paced_bench``). Figures: the share of the wall time in which the worker had nothing to do, and
-evaluations by then. With a budget it answers at once: seconds of the processor are then the
-engine's, whatever else the machine does.
+The session and its protocol are those of ``cuda:N``; only what the worker runs is a stand-in, which
+takes as long as a candidate, a check or a contest took on the GPU (``_paced_bench``): on the clock,
+in a process of its own, or, with a budget, in virtual time (``_virtual_worker``), so that other
+programs on the machine do not count. Figures: the share of the time in which the worker had nothing
+to do, and evaluations by then.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import argparse
 import cProfile
 import resource
 import tempfile
-import time
 from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
@@ -24,21 +23,27 @@ from typing import Any
 from kernelarc.bench import Device, DeviceLock, Session
 from kernelarc.bench.cuda import CudaSession
 from kernelarc.bench.experiments._machine import keep, output_option
+from kernelarc.bench.experiments._virtual_worker import VirtualSession
 from kernelarc.engine import CampaignSettings, run
 from kernelarc.genomes import Candidate, Environment, Problem, matmul_target
 from kernelarc.storage import open_reader
 
 _ROWS = (256, 512, 586, 1024, 1571, 2048, 4096, 7976, 8192)
-_BENCH = "kernelarc.bench.experiments._paced_bench:"
+_BENCH = "kernelarc.bench.experiments._paced_bench:PacedBench"
 
 
 class PacedDevice(Device):
-    """Opens the session of ``cuda:N`` with a worker that sleeps."""
+    """Opens the session of ``cuda:N`` with a stand-in for its worker.
+
+    Attributes:
+        sessions: Those in virtual time that were opened.
+    """
 
     name, deterministic = "paced", False
 
-    def __init__(self, bench: str) -> None:
-        self._bench = bench
+    def __init__(self, *, virtual: bool) -> None:
+        self._virtual = virtual
+        self.sessions: list[VirtualSession] = []
 
     def environment(self) -> Environment:
         """Return the stand-in's identity."""
@@ -48,41 +53,46 @@ class PacedDevice(Device):
         """Start a worker."""
         del artefacts, margin
         lock = DeviceLock(self.name).acquire()
-        return CudaSession(self.name, 0, problem, seed=seed, lock=lock, bench=_BENCH + self._bench)
+        if not self._virtual:
+            return CudaSession(self.name, 0, problem, seed=seed, lock=lock, bench=_BENCH)
+        self.sessions.append(VirtualSession(self.name, 0, problem, seed=seed, lock=lock))
+        return self.sessions[-1]
 
 
-def measure(
-    bench: str, limits: Mapping[str, Any], folder: Path, profile: Path | None
-) -> dict[str, Any]:
+def measure(limits: Mapping[str, Any], folder: Path, profile: Path | None) -> dict[str, Any]:
     """Run one campaign over nine products; return what it took."""
     problem = matmul_target([{"M": m, "N": 2560, "K": 2560} for m in _ROWS], {"residual": True})
     store = folder / "paced.sqlite"
     settings = CampaignSettings(target="matmul", seed=0, store=str(store), audit_rounds=5, **limits)
-    begun, profiler = time.process_time(), cProfile.Profile()
+    device, profiler = PacedDevice(virtual="budget" in limits), cProfile.Profile()
     if profile is not None:
         profiler.enable()
-    result = run(settings, device=PacedDevice(bench), problem=problem)
+    result = run(settings, device=device, problem=problem)
     if profile is not None:
         profiler.disable()
         profiler.dump_stats(profile)
-    spent = time.process_time() - begun
     with open_reader(str(store)) as reader:
         (searched,) = [e.payload for e in reader.events(1) if e.kind == "searched"]
         log = blake2b(digest_size=8)
         for _, entry in reader.log(1):
             if isinstance(entry, Candidate):
                 log.update(f"{entry.workload} {entry.genome.canonical}".encode())
+    seconds, idle_s = float(searched["seconds"]), float(searched["idle_s"])
+    if device.sessions:
+        (begun_s, _), (ended_s, idle_s) = device.sessions[0].virtual.marks[:2]
+        seconds = ended_s - begun_s
     counts = result.evaluations
     return {
-        **searched,
-        "idle_share": round(float(searched["idle_s"]) / float(searched["seconds"]), 4),
+        "time": "virtual" if device.sessions else "wall",
+        "seconds": round(seconds, 3),
+        "idle_s": round(idle_s, 3),
+        "idle_share": round(idle_s / seconds, 4),
+        "evaluations_a_second": round(counts.unique / seconds, 1),
         "unique": counts.unique,
         "asked": counts.asked,
         "rejected": counts.rejected,
         "best_us": {best.workload.split()[0]: round(best.objective, 3) for best in result.bests},
         "asked_hash": log.hexdigest(),
-        "engine_cpu_s": round(spent, 2),
-        "engine_cpu_ms_a_candidate": round(1e3 * spent / counts.unique, 3),
         "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
     }
 
@@ -92,17 +102,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument(
-        "--budget", type=int, help="evaluations instead of seconds, of a device that takes no time"
+        "--budget", type=int, help="evaluations instead of seconds, in virtual time"
     )
     parser.add_argument("--profile", type=Path, help="where to write what cProfile found")
     output_option(parser)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        if arguments.budget is None:
-            bench, limits = "PacedBench", {"seconds": arguments.seconds}
-        else:
-            bench, limits = "HurriedBench", {"budget": arguments.budget}
-        figures = measure(bench, limits, Path(folder), arguments.profile)
+        limits = {"seconds": arguments.seconds}
+        if arguments.budget is not None:
+            limits = {"budget": arguments.budget}
+        figures = measure(limits, Path(folder), arguments.profile)
     keep(figures, arguments.output)
 
 
