@@ -31,6 +31,7 @@ from kernelarc.genomes.routes._cuda_gemm import cuda_gated_route, cuda_gemm_rout
 from kernelarc.genomes.routes._cuda_gqa_paged import cuda_gqa_paged_route
 from kernelarc.genomes.routes._cuda_moe import cuda_expert_route
 from kernelarc.genomes.routes._cuda_nvfp4_gqa import cuda_nvfp4_gqa_route
+from kernelarc.genomes.routes._triton_paged import triton_paged_route
 
 HOPPER = DeviceLimits.of_arch("sm_90a")
 needs_torch = pytest.mark.skipif(
@@ -242,3 +243,21 @@ def test_gradients_of_an_expert_are_right(tmp_path: Path) -> None:
     operator = with_constants(whole.operator, hidden=520, intermediate=264)
     problem = bound(operator, whole, {"tokens": 37}, {"tokens": 300})
     judged(cuda_expert_route(operator), problem, tmp_path, drawn=8, pin={})
+
+
+@needs_torch
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("gqa_paged_decode", {"batch_size": 5, "num_pages": 300, "num_kv_indices": 200}),
+        ("gqa_ragged_prefill", {"total_q": 130, "total_kv": 400, "len_indptr": 5}),
+        (
+            "gqa_paged_prefill",
+            {"total_q": 130, "num_pages": 300, "len_indptr": 5, "num_kv_indices": 200},
+        ),
+    ],
+)
+def test_attention_by_triton_is_right(tmp_path: Path, name: str, shape: Mapping[str, int]) -> None:
+    problem = packaged_problem(name, [shape])
+    judged(triton_paged_route(problem.operator), problem, tmp_path, drawn=6, pin={})
