@@ -280,12 +280,12 @@ def helion_figures(file: Path, log: Path, space: Space) -> dict[str, Any]:
         "answer_after_s": steps[-1][0] if steps else None,
         "configurations": len(rows),
         "statuses": statuses,
-        "best": None if best is None else {"genome": whole_alleles(space, written_config(best))},
+        "best": None if best is None else {"genome": whole_alleles(space, written_choice(best))},
         "best_us": least if steps else None,
     }
 
 
-def written_config(text: str) -> dict[str, Allele]:
+def written_choice(text: str) -> dict[str, Allele]:
     """Return the values of a configuration as Helion prints it: ``Config(a=1, b='x')``."""
     call = ast.parse(text, mode="eval").body
     if isinstance(call, ast.Call):
@@ -320,7 +320,7 @@ def tune(given: Any, genomes: Sequence[Mapping[str, Allele]]) -> None:
     calls = [given.call(alleles) for alleles in genomes]
     first = calls[0]
     varied = [n for n in first.constants if len({str(c.constants[n]) for c in calls}) > 1]
-    configs = [_config(triton, call, varied) for call in calls]
+    configs = [_choice(triton, call, varied) for call in calls]
     constants = {n: value for n, value in first.constants.items() if n not in varied}
     tensors = given.tensors(given.a, given.b)
     arguments = {n: _torch_launch.argument(v, tensors) for n, v in first.arguments.items()}
@@ -334,7 +334,7 @@ def tune(given: Any, genomes: Sequence[Mapping[str, Allele]]) -> None:
     tuned[grid](**arguments, **constants)
 
 
-def _config(triton: Any, call: TritonCall, varied: Sequence[str]) -> Any:
+def _choice(triton: Any, call: TritonCall, varied: Sequence[str]) -> Any:
     blocks = {n: list(v.block) for n, v in call.arguments.items() if isinstance(v, Descriptor)}
 
     def set_blocks(named: Mapping[str, Any]) -> None:
