@@ -9,9 +9,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 GPU_PYTHON ?= $(BIN)/python
+TORCH := torch==2.13.0+cpu
+TORCH_TESTS := $(addprefix tests/unit/test_,operator_references.py triton_routes.py triton_moe.py cuda_solution.py)
 COMPILERS := triton==3.6.0 cuda-python==13.0.3 nvidia-cuda-nvrtc==13.5.37
 
-.PHONY: help setup compilers run test lint soak bench gpu lock docs clean
+.PHONY: help setup compilers run test references lint soak bench gpu lock docs clean
 
 help: ## say what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -39,9 +41,16 @@ lint: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/python tools/size_budget.py
 
-test: $(READY) lint ## everything that CI runs
+test: $(READY) lint ## everything that CI runs, but for references
 	$(BIN)/pytest -q -n 2 -m "not timed and not soak"
 	$(BIN)/pytest -q -p no:xdist -m "timed and not soak"
+
+references: $(READY) ## install torch for the CPU (900 MB) where pip has it, and run the tests that need it
+	if $(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH); then
+	  $(BIN)/pytest -q -n 2 $(TORCH_TESTS)
+	else
+	  echo "pip has no $(TORCH) here: tests of references and by Triton's interpreter do not run" >&2
+	fi
 
 soak: $(READY) ## kill -9 at 200 random moments; takes long
 	$(BIN)/pytest -q -p no:xdist -m soak --timeout 7200

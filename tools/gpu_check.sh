@@ -44,7 +44,7 @@ if [ "$what" != figures ]; then
     done
 fi
 if [ "$what" != tests ]; then
-    for name in cublaslt_probe cuda_kernels triton_search "library_searches --live --repeats 3"; do
+    for name in cublaslt_probe cuda_kernels triton_search triton_beside "library_searches --live --repeats 3"; do
         # shellcheck disable=SC2086 - a name may bring options
         part "${name%% *}" 900 "$python" -m kernelarc.bench.experiments.$name \
             -o "$folder/${name%% *}.json"
