@@ -55,15 +55,15 @@ class Part:
 
 
 PLAN = (
-    Part("ours 4096", "ours", 45, {"size": SQUARE, "seconds": 20, "seed": 0}),
+    Part("ours 4096", "ours", 60, {"size": SQUARE, "seconds": 20, "seed": 0}),
     Part("helion 4096", "helion", 95, {"size": SQUARE}),
-    Part("judge 4096", "judge", 25, {"size": SQUARE, "of": ["ours 4096", "helion 4096"]}),
+    Part("judge 4096", "judge", 35, {"size": SQUARE, "of": ["ours 4096", "helion 4096"]}),
     Part("random 4096", "random", 40, {"size": SQUARE, "seconds": 24, "seed": 1}),
     Part("autotune 4096", "autotune", 30, {"size": SQUARE, "seconds": 15}),
     Part("norm", "norm", 30, {"seconds": 8}),
     Part("ours skinny", "ours", 40, {"size": SKINNY, "seconds": 15, "seed": 0}),
     Part("helion skinny", "helion", 60, {"size": SKINNY}),
-    Part("judge skinny", "judge", 25, {"size": SKINNY, "of": ["ours skinny", "helion skinny"]}),
+    Part("judge skinny", "judge", 35, {"size": SKINNY, "of": ["ours skinny", "helion skinny"]}),
     Part("ours 8192", "ours", 50, {"size": LARGE, "seconds": 18, "seed": 0}),
     Part("ours 4096 again", "ours", 45, {"size": SQUARE, "seconds": 20, "seed": 1}),
     Part("random 4096 again", "random", 40, {"size": SQUARE, "seconds": 24, "seed": 2}),
@@ -164,7 +164,8 @@ def sums(found: Mapping[str, Any]) -> dict[str, Any]:
             "ours_as_good_after_s": next((s for s, us, _ in steps if us <= theirs), None),
             "helion_to_its_answer_s": helion.get("answer_after_s"),
             "helion_in_all_s": helion.get("seconds"),
-            "over_first_heuristic": judged.get("over_baseline"),
+            "over_baseline": judged.get("over_baseline"),
+            "baseline": (judged.get("contest_names") or [None])[-1],
         }
     auto = found.get("autotune 4096", {}).get("extrapolated_s")
     near = found.get("ours 4096", {}).get("seconds_until_within_1_percent_of_own_best")

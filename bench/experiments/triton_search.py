@@ -23,7 +23,7 @@ from kernelarc.bench.experiments._machine import keep, output_option, write
 from kernelarc.bench.kernels import KernelDevice, KernelSession
 from kernelarc.engine import CampaignSettings, Observer, resolve_target, run
 from kernelarc.engine import Counts as CampaignCounts
-from kernelarc.genomes import Allele, Candidate, Evaluation, Judged, Problem, Status
+from kernelarc.genomes import Allele, Candidate, Evaluation, Genome, Judged, Problem, Status
 
 SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (64, 14336, 4096))
 ROUTE = ("triton",)
@@ -39,6 +39,7 @@ class Timeline:
         self.failures: Counter[str] = Counter()
         self.binaries: set[object] = set()
         self.best_us = float("inf")
+        self.best: Genome | None = None
         self.last_s = 0.0
 
     def take(self, evaluation: Evaluation) -> None:
@@ -50,7 +51,7 @@ class Timeline:
         self.binaries.add(evaluation.properties.get("binary"))
         measured = evaluation.measurement
         if measured is not None and not measured.censored and measured.objective < self.best_us:
-            self.best_us = measured.objective
+            self.best_us, self.best = measured.objective, evaluation.candidate.genome
             count = sum(self.statuses.values())
             self.steps.append((round(self.last_s, 2), round(self.best_us, 2), count))
 
@@ -61,6 +62,7 @@ class Timeline:
         distinct = len(self.binaries - {None})
         return {
             "best_us": self.best_us,
+            "best": None if self.best is None else {"genome": dict(self.best.items())},
             "best_so_far": self.steps,
             "seconds_until_within_1_percent_of_own_best": near,
             "evaluations": sum(self.statuses.values()),
