@@ -87,7 +87,7 @@ class Asker:
             self._forced(draft, n)
             if self._session.sifts:
                 self._sift(draft, n)
-            else:
+            if not self._session.sifts or not self._session.lag:
                 self._islands(draft, n)
             if draft.missing(n):
                 self._fill(draft, n)
@@ -145,8 +145,8 @@ class Asker:
     def _sift(self, draft: _Draft, n: int) -> None:
         """Let islands draft until the round is full, or until drafting finds little that is new.
 
-        Nothing else is asked of them: a proposal by a model, repaired, takes the time of a dozen
-        drafts, and the device would wait for it.
+        Nothing else is asked of them while a device works on: a proposal by a model, repaired,
+        takes the time of a hundred drafts, and the device would wait for it.
         """
         for attempt in range(_SIFTS):
             missing = draft.missing(n)

@@ -19,6 +19,10 @@ class RefusingSession(FormulaSession):
 
     sifts = True
 
+    def __init__(self, device: FormulaDevice, problem: Problem) -> None:
+        super().__init__(device, problem)
+        self.lag = 1  # as of a device that works while islands are asked
+
     def check(self, workload: Workload, genomes: Sequence[Genome]) -> list[str | None]:
         """Refuse two of three."""
         return [
