@@ -168,7 +168,7 @@ class Table:
         if kind is None:
             kind, *wrapped = self._wrapped(arrays)
             arrays = tuple(wrapped)
-        return self._plan(kind, Call(activation, *arrays)).source
+        return self._planned(kind, Call(activation, *arrays)).source
 
     # Kinds of arrays
 
@@ -237,11 +237,13 @@ class Table:
     def _algorithm(self, matmul: Matmul, job: MatmulJob) -> tuple[Algorithm, str]:
         """Return the entry's algorithm where it can be used, else the library's first heuristic."""
         entry = self._file.find(job)
+        why = "no entry" if entry is None else f"entry {entry.label}: {entry.why}"
         if entry is not None and entry.row is not None:
             found = self._from_entry(matmul, entry, entry.row)
-            if found is not None:
+            if isinstance(found, Algorithm):
                 return found, f"entry {entry.label}"
-        why = "no entry" if entry is None else f"entry {entry.label}: {entry.why}"
+            why = found
+            self._warn(why)
         for row in matmul.heuristics(self._file.workspace_bytes):
             algorithm = matmul.algorithm(row)
             if algorithm is not None:
@@ -250,26 +252,26 @@ class Table:
             f"cuBLASLt has no way for {job.dtype} {job.layout} M={job.m} N={job.n} K={job.k}"
         )
 
-    def _from_entry(self, matmul: Matmul, entry: Entry, row: tuple[int, ...]) -> Algorithm | None:
+    def _from_entry(self, matmul: Matmul, entry: Entry, row: tuple[int, ...]) -> Algorithm | str:
+        """Return the entry's algorithm, or why it cannot be used."""
         version = int(matmul.lt.get_version())
         if version != self._file.version:
-            self._warn(f"tuned for cuBLASLt {self._file.version}, but {version} is loaded")
-            return None
+            return f"tuned for cuBLASLt {self._file.version}, but {version} is loaded"
         algorithm = matmul.algorithm(row)
         if algorithm is None:
-            self._warn(f"cuBLASLt refuses the algorithm of entry {entry.label}")
-        elif algorithm.blob.tobytes() != entry.blob:
-            self._warn(f"attributes and blob of entry {entry.label} are not one algorithm")
-            return None
+            return f"cuBLASLt refuses the algorithm of entry {entry.label}"
+        if algorithm.blob.tobytes() != entry.blob:
+            return f"attributes and blob of entry {entry.label} are not one algorithm"
         return algorithm
 
     def _warn(self, what: str) -> None:
+        """Say once for this table what is wrong with it, at the line that called it."""
         if not self._warned:
             self._warned = True
             warnings.warn(
                 f"{self._file.path}: {what}: the library's first heuristic runs instead",
                 TableWarning,
-                stacklevel=7,
+                stacklevel=6,  # the same from matmul and from source
             )
 
     # What belongs to a call

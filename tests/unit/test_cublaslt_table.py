@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -321,6 +322,28 @@ def test_another_version_of_the_library_warns_once(
     (warned,) = [w for w in recwarn if issubclass(w.category, TableWarning)]
     assert "990100" in str(warned.message) and "heuristic" in str(warned.message)
     assert Path(warned.filename) == Path(__file__)
+    a, b, y = arrays(of_use(half, "algorithm"))
+    assert found.source(a, b, out=y, residual=y).startswith("heuristic (tuned for cuBLASLt 990100,")
+
+
+def test_each_table_that_cannot_be_used_warns_where_it_is_called(
+    half: Path, lt: Launching, tmp_path: Path
+) -> None:
+    lt.version = 1
+    other = tmp_path / "other.json"
+    other.write_bytes(half.read_bytes())
+    m = of_use(half, "algorithm")
+    a, b, y = arrays(m)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("default")  # as a user's program has it
+        for path in (half, other):
+            found = load(path)
+            for _ in range(2):
+                found.source(a, b, out=y, residual=y)
+                found.matmul(a, b, out=y, residual=y)
+    said = [w for w in seen if issubclass(w.category, TableWarning)]
+    assert [str(w.message).partition(":")[0] for w in said] == [str(half), str(other)]
+    assert {Path(w.filename) for w in said} == {Path(__file__)}
 
 
 def test_an_algorithm_that_the_library_refuses_warns_and_falls_back(
