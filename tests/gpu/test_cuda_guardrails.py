@@ -197,7 +197,8 @@ def test_right_once_wrong_later_is_caught(bench: Bench) -> None:
 def test_partial_sums_in_the_type_of_the_output_are_caught(parts: int) -> None:
     """Row 10: K is done in parts, each added to the output in bfloat16; zeros and ones stay exact.
 
-    Of 24 parts the tolerance catches the sum, of 12 only the precision that float32 sums have.
+    Of 12 parts only the precision that float32 sums have catches the sum; 24 lie near the
+    tolerance's edge, and either may see them first.
     """
     from kernelarc.bench.cuda._library import Matmul, Side
 
@@ -231,7 +232,7 @@ def test_partial_sums_in_the_type_of_the_output_are_caught(parts: int) -> None:
 
     bench.plant(in_parts)
     outcome = bench.evaluate()
-    expected = {12: {PRECISION_LOWERED}, 24: {MISMATCH, ERROR_ABOVE_CAP}}[parts]
+    expected = {PRECISION_LOWERED} | ({MISMATCH, ERROR_ABOVE_CAP} if parts == 24 else set())
     assert outcome.status is Status.WRONG_RESULT, "partial sums rounded to bfloat16"
     assert outcome.failure in expected, outcome.message
 

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.lt_scripted import FormulaWorker, ScriptedDevice
 
 from kernelarc.bench.cuda import _session
+from kernelarc.bench.cuda._process import LT_BENCH
 from kernelarc.bench.cuda._protocol import ContestReply, Request
 from kernelarc.engine import CampaignResult, CampaignSettings, _targets, resume, run
 from kernelarc.genomes import LtRow, Status
@@ -24,8 +25,8 @@ class CheatingWorker(FormulaWorker):
     made: ClassVar[int] = 0
     first: ClassVar[LtRow | None] = None
 
-    def __init__(self, ordinal: int) -> None:
-        super().__init__(ordinal)
+    def __init__(self, ordinal: int, bench: str = LT_BENCH) -> None:
+        super().__init__(ordinal, bench)
         self._place = type(self).made
         type(self).made += 1
 
@@ -43,8 +44,8 @@ class SlowerWorker(FormulaWorker):
     made: ClassVar[int] = 0
     contests: ClassVar[list[int]] = []
 
-    def __init__(self, ordinal: int) -> None:
-        super().__init__(ordinal)
+    def __init__(self, ordinal: int, bench: str = LT_BENCH) -> None:
+        super().__init__(ordinal, bench)
         self._factor = SLOWER if type(self).made else 1.0
         type(self).made += 1
 
