@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.gpu.figures import record
+from tests.gpu.figures import context_s, record
 from tests.gpu.planted_route import PlantedKernels
 
+from kernelarc.bench.cuda._process import WorkerProcess
 from kernelarc.bench.kernels import KernelDevice, KernelSession
 from kernelarc.engine import CampaignSettings, run
 from kernelarc.genomes import (
@@ -88,17 +89,26 @@ def test_planted_faults_are_caught_and_the_session_goes_on(
         ]
         line = session._moving()._line
         replaced: list[float] = []
-        replace = line._replace
+        dying: list[float] = []  # until the driver has taken the old context apart
+        replace, kill = line._replace, WorkerProcess.kill
 
         def timed() -> None:
             begun = time.perf_counter()
             replace()
             replaced.append(time.perf_counter() - begun)
 
+        def timed_kill(worker: WorkerProcess) -> None:
+            begun = time.perf_counter()
+            kill(worker)
+            dying.append(time.perf_counter() - begun)
+
         monkeypatch.setattr(line, "_replace", timed)
+        monkeypatch.setattr(WorkerProcess, "kill", timed_kill)
         found = _evaluated(session, [_genome(session, way, warps) for way, warps, _ in cases], 20.0)
         assert len(replaced) == 2, "after the illegal address and after the hang"
-        record("workers of kernels replaced", {"replacing_s": replaced})
+        assert len(dying) == 2, "both who stood by took the problem at once"
+        figures = {"replacing_s": replaced, "of_which_dying_s": dying, "context_s": context_s()}
+        record("workers of kernels replaced", figures)
         assert [e.failure for e in found] == [failure for _, _, failure in cases]
         by_status = {cases[i][0]: e.status for i, e in enumerate(found)}
         assert by_status["hang"] is Status.TIMEOUT
