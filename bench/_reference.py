@@ -7,10 +7,13 @@ rights, as any program does that its user starts.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,9 +36,9 @@ _Run: TypeAlias = "Callable[..., Any]"
 @lru_cache(maxsize=64)
 def _compiled(name: str, source: str) -> _Run:
     """Return the reference's ``run``."""
-    space: dict[str, Any] = {"__name__": f"reference of {name}"}
+    module = _module(source)
     try:
-        exec(compile(source, f"<reference of {name}>", "exec"), space)
+        exec(compile(source, f"<reference of {name}>", "exec"), module.__dict__)
     except SyntaxError as error:
         raise InputError(
             f"the reference of {name!r} is no Python: {error.msg} in line {error.lineno}"
@@ -46,10 +49,19 @@ def _compiled(name: str, source: str) -> _Run:
         ) from None
     except Exception as error:
         raise InputError(f"the reference of {name!r} fails: {said(error)}") from None
-    run = space.get("run")
+    run = getattr(module, "run", None)
     if not callable(run):
         raise InputError(f"the reference of {name!r} has no top-level function 'run'")
     return run  # type: ignore[no-any-return]
+
+
+def _module(source: str) -> ModuleType:
+    """Return an empty module for a reference, known to the interpreter by its name.
+
+    ``torch.compile`` imports the module of what it compiles by that name.
+    """
+    name = f"kernelarc_reference_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
+    return sys.modules.setdefault(name, ModuleType(name))
 
 
 def said(error: Exception) -> str:

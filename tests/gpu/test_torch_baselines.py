@@ -12,7 +12,8 @@ from kernelarc.bench.kernels import KernelDevice
 from kernelarc.genomes import packaged_problem
 
 CASES = {
-    "add_rmsnorm_bf16": ({"rows": 131, "hidden": 8192}, {"torch eager", "torch compile"}),
+    # Eager mode reads and writes the rows many times over: compiled it is faster by far.
+    "add_rmsnorm_bf16": ({"rows": 4096, "hidden": 8192}, {"torch compile"}),
     "nvfp4_gqa": ({"batch_size": 2, "seq_len": 128}, {"torch eager", "torch compile"}),
     # What reads values on the host is no one graph, neither torch's nor CUDA's.
     "gqa_paged_prefill": (

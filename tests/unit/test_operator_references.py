@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from kernelarc.bench._reference import reference_of
 from kernelarc.genomes import Operator, Problem, packaged_problem, packaged_problems
 
 torch = pytest.importorskip("torch", reason="the references are written with torch")
@@ -397,3 +398,26 @@ def test_a_long_sum_s_own_rounding_stays_within_its_tolerance() -> None:
             bound = tolerance.max_atol + tolerance.max_rtol * right.abs()
             matched = ((found.double() - right).abs() <= bound).double().mean()
             assert float(matched) >= tolerance.required_matched_ratio, (workload.axes, matched)
+
+
+@pytest.mark.parametrize("name", ["add_rmsnorm_bf16", "moe_swiglu_backward"])
+def test_a_reference_can_be_handed_to_torch_compile(name: str) -> None:
+    """As the device's bench does; it imports the module of what it compiles by its name."""
+    problem, small = packaged_problem(name), SMALL[name]
+    run = reference_of(problem.operator)
+    compiled = torch.compile(
+        getattr(run, "__wrapped__", run), dynamic=False, fullgraph=True, backend="eager"
+    )
+    axes = {axis: int(extent) for axis, extent in small.items()}
+    given = [
+        torch.randn([axes[n] for n in spec.shape]).bfloat16() if spec.shape else 1e-5
+        for spec in problem.operator.inputs
+    ]
+    with torch.no_grad():
+        found, wanted = compiled(*given), run(*given)
+    for one, other in zip(
+        found if isinstance(found, tuple) else (found,),
+        wanted if isinstance(wanted, tuple) else (wanted,),
+        strict=True,
+    ):
+        assert torch.equal(one, other)
