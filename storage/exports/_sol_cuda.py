@@ -148,7 +148,10 @@ def _row(text: str, ready: Prepared) -> str:
         _scratch_name(each.name): (each.nbytes, each.zeroing is not Zeroing.NEVER)
         for each in ready.scratch
     }
-    steps = "".join(f"            {_step(launch)!r},\n" for launch in ready.launches)
+    steps = "".join(
+        f"            {_step(launch, first=place == 0)!r},\n"
+        for place, launch in enumerate(ready.launches)
+    )
     return (
         f'{{\n        "text": {text!r},\n        "macros": {configured("", ready.macros)!r},\n'
         f'        "scratch": {scratch!r},\n        "steps": [\n{steps}        ],\n    }}'
@@ -159,13 +162,15 @@ def _scratch_name(name: str) -> str:
     return f"scratch {name}"  # no tensor is called so
 
 
-def _step(launch: Launch) -> dict[str, Any]:
+def _step(launch: Launch, *, first: bool) -> dict[str, Any]:
+    """Return a launch as data; the first one waits for whatever else is on the stream."""
     return {
         "symbol": launch.symbol,
         "grid": launch.grid,
         "block": launch.block,
         "shared": launch.shared_bytes,
         "carveout": launch.attributes.carveout,
+        "overlap": launch.attributes.overlap and not first,
         "arguments": [_argument(argument) for argument in launch.arguments],
     }
 

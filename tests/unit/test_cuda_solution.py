@@ -143,3 +143,66 @@ def test_a_shape_without_a_row_runs_the_reference(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr[-2000:]
+
+
+ORDERED = """
+import ctypes, sys
+sys.path.insert(0, sys.argv[1])
+import solution, torch
+
+asked = []
+
+class Driver:
+    def __getattr__(self, name):
+        def answer(*arguments):
+            if name == "cuLaunchKernelEx":
+                config = arguments[0]._obj
+                held = ctypes.cast(config.attributes, ctypes.POINTER(ctypes.c_int))
+                asked.append((name, tuple(config.grid), config.shared_bytes, config.stream,
+                              config.count, held[0], held[2]))
+            else:
+                asked.append((name,))
+            return 0
+        return answer
+
+key, row = next(iter(solution.TABLE.items()))
+solution._driver = lambda: Driver()
+solution._fits = lambda memory, device: True
+solution._functions = lambda key, device: tuple(ctypes.c_void_p(1) for _ in row["steps"])
+torch.cuda.current_stream = lambda: type("Stream", (), {"cuda_stream": 77})
+(tokens,) = key
+shapes = [(tokens, 2048), (tokens, 2048), (768, 2048), (768, 2048), (2048, 768)]
+given = [torch.zeros(shape, dtype=torch.bfloat16) for shape in shapes]
+made = [torch.zeros(shape, dtype=torch.bfloat16) for shape in shapes[1:]]
+solution.run(*given, *made)
+maps = sum(argument[0] == "map" for step in row["steps"] for argument in step["arguments"])
+assert maps > 0
+assert [each[0] for each in asked[:maps]] == ["cuTensorMapEncodeTiled"] * maps
+launched = asked[maps:]
+assert len(launched) == len(row["steps"]) > 1
+for step, seen in zip(row["steps"], launched):
+    count = int(step["overlap"])
+    assert seen == ("cuLaunchKernelEx", step["grid"], step["shared"], 77, count, 6, 1)
+assert [step["overlap"] for step in row["steps"]] == [False] + [True] * (len(launched) - 1)
+print("right")
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="solutions are torch's")
+def test_all_arguments_are_made_before_the_first_launch(tmp_path: Path) -> None:
+    """What the host does between two launches is time in which the device does nothing."""
+    route, problem = route_of("moe_swiglu_backward")
+    assert isinstance(route, CudaRoute)
+    workload = problem.workloads[0]
+    genome = route.seeds(workload, HOPPER)[0].genome
+    alleles = {n: True if n.endswith("_pdl") else a for n, a in genome.items()}
+    overlapping = route.space(workload, HOPPER).genome(alleles)
+    for file, text in cuda_sources(route, [(workload, overlapping)]).items():
+        (tmp_path / file).write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-c", ORDERED, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr[-2000:]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
+from collections.abc import Callable
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ TABLE: dict[tuple[int, ...], dict[str, Any]] = {}
 
 _OPTIONS = ("--std=c++17", "-default-device")
 _DYNAMIC_SHARED, _CARVEOUT = 8, 9  # function attributes of the driver
+_OVERLAP = 6  # launch attribute: the kernel may begin before the one before it has ended
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64
 _ALIGNMENT = 16  # of tensors, for the copy engine and for vectors
 
@@ -126,12 +128,46 @@ def _parameter(what: tuple[Any, ...], memory: dict[str, Any]) -> Any:
     return _tensor_map(address, tuple(form)) if kind == "map" else ctypes.c_uint64(address)
 
 
-def _launched(function: ctypes.c_void_p, step: dict[str, Any], memory: dict[str, Any]) -> None:
+class _Value(ctypes.Union):
+    _fields_ = (("bytes", ctypes.c_char * 64), ("number", ctypes.c_int))
+
+
+class _Attribute(ctypes.Structure):
+    """The driver's CUlaunchAttribute: the value stands on a multiple of 8 bytes."""
+
+    _fields_ = (("id", ctypes.c_int), ("padding", ctypes.c_char * 4), ("value", _Value))
+
+
+class _Config(ctypes.Structure):
+    """The driver's CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    )
+
+
+def _bound(
+    function: ctypes.c_void_p, step: dict[str, Any], memory: dict[str, Any], stream: int
+) -> Callable[[], None]:
+    """Return a launch with everything bound, tensor maps included: only the driver is left."""
     held = [_parameter(what, memory) for what in step["arguments"]]
     pointers = (ctypes.c_void_p * len(held))(*(ctypes.addressof(each) for each in held))
-    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-    shape = (*step["grid"], *step["block"], step["shared"])
-    _asked(_driver(), "cuLaunchKernel", function, *shape, stream, pointers, None)
+    attributes = (_Attribute * 1)(_Attribute(id=_OVERLAP, value=_Value(number=1)))
+    config = _Config(
+        tuple(step["grid"]), tuple(step["block"]), step["shared"], stream, attributes,
+        int(step["overlap"]),
+    )  # fmt: skip
+
+    def act() -> None:
+        _asked(_driver(), "cuLaunchKernelEx", ctypes.byref(config), function, pointers, None)
+        del held[:]  # what the pointers point at lives until now
+
+    return act
 
 
 def _fits(memory: dict[str, Any], device: torch.device) -> bool:
@@ -157,5 +193,11 @@ def launch(memory: dict[str, Any]) -> None:
         make = torch.zeros if zero else torch.empty
         memory[name] = make(nbytes, dtype=torch.uint8, device=device)
     functions = _functions(key, device.index or 0)
-    for function, step in zip(functions, found["steps"], strict=True):
-        _launched(function, step, memory)
+    stream = torch.cuda.current_stream().cuda_stream
+    # All arguments first, then all launches: the device does not wait between kernels.
+    made = [
+        _bound(function, step, memory, stream)
+        for function, step in zip(functions, found["steps"], strict=True)
+    ]
+    for act in made:
+        act()
