@@ -6,8 +6,8 @@ import ctypes
 import struct
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kernelarc.bench.kernels._tensor_map import encoded
@@ -146,6 +146,7 @@ class Program:
             (loader.function(step, modules[step.binary]), modules[step.binary])
             for step in build.plan.launches
         ]
+        self._steps = begun_alone(build.plan.steps)
 
     def bound(self, addresses: Addresses) -> Call:
         """Return what launches all steps on a stream with these addresses.
@@ -157,7 +158,7 @@ class Program:
             self._clear(step, addresses)
             if isinstance(step, Clear)
             else _Bound(self._loader.driver, self._stream, next(functions), step, addresses)
-            for step in self._build.plan.steps
+            for step in self._steps
         ]
 
         def call() -> None:
@@ -174,6 +175,21 @@ class Program:
             Loader._checked(driver.cuMemsetD8Async(address, 0, step.nbytes, stream), "clear")
 
         return call
+
+
+def begun_alone(steps: Sequence[Launch | Clear]) -> list[Launch | Clear]:
+    """Return a plan's steps with a first launch that waits for whatever ran before.
+
+    If it overlapped with the call before it, the time of many calls would be a rate, and a
+    prologue would be hidden that is seen wherever the job runs alone.
+    """
+    made = list(steps)
+    place = next((i for i, step in enumerate(made) if isinstance(step, Launch)), None)
+    if place is not None:
+        first = made[place]
+        assert isinstance(first, Launch)
+        made[place] = replace(first, attributes=replace(first.attributes, overlap=False))
+    return made
 
 
 class _Bound:

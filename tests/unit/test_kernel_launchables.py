@@ -12,9 +12,17 @@ from kernelarc.bench.kernels._job import BoundJob
 from kernelarc.bench.kernels._launchable import LtLaunchable
 from kernelarc.bench.kernels._memory import TensorSet
 from kernelarc.bench.kernels._messages import KernelTask
-from kernelarc.bench.kernels._program import Addresses, Loader, Program
+from kernelarc.bench.kernels._program import Addresses, Loader, Program, begun_alone
 from kernelarc.genomes import Axis, Operator, TensorSpec, Workload
-from kernelarc.genomes.kernels import Build, KernelReport, Launch, LaunchPlan
+from kernelarc.genomes.kernels import (
+    Build,
+    Clear,
+    KernelReport,
+    Launch,
+    LaunchAttributes,
+    LaunchPlan,
+    TensorArgument,
+)
 
 ROW = (1, 0, 1, 0, 0, 0, 0, 0, 0, 1 << 20)  # the last of ten is scratch memory; aliasing follows
 
@@ -152,3 +160,19 @@ def test_what_may_still_be_launched_stays_loaded() -> None:
     _bound(loader, ["one more"])()
     assert len(driver.loaded) <= 64, "what nobody holds makes room"
     assert b"one more" in driver.loaded
+
+
+def test_a_job_never_overlaps_with_the_call_before_it() -> None:
+    """Else what many calls in a row take would be a rate, not the time of one."""
+    early = LaunchAttributes(overlap=True, carveout=50)
+    first, second = (
+        Launch(binary="b", symbol=s, grid=(1, 1, 1), block=(32, 1, 1), attributes=early)
+        for s in ("one", "two")
+    )
+    clear = Clear(target=TensorArgument("y"), nbytes=4)
+    made = begun_alone((clear, first, second))
+    assert made[0] is clear
+    assert made[2] == second
+    alone = made[1]
+    assert isinstance(alone, Launch)
+    assert alone.attributes == LaunchAttributes(overlap=False, carveout=50)
