@@ -2,7 +2,7 @@
 
 The host takes no part in a span: lead-in, first event, calls and last event are one graph, so
 neither launch overhead nor the host's scheduling is measured. A cold span rotates over buffer
-sets that together exceed twice the L2 cache, or follows a sweep through it.
+sets that together exceed twice the L2 cache, or follows a sweep through it or a write over it.
 """
 
 from __future__ import annotations

@@ -35,9 +35,9 @@ from kernelarc.bench.kernels._job import BoundJob
 from kernelarc.bench.kernels._launchable import Launchable
 from kernelarc.bench.kernels._memory import JobMemory, TensorSet
 from kernelarc.bench.kernels._oracle import Oracle
+from kernelarc.bench.kernels._spans import segments_of, timed_alone
 from kernelarc.genomes import Allele, Status
 
-_SPAN_US, _MOST_CALLS = 120.0, 96
 _SAMPLES, _LONG_SAMPLES, _LONG_US = 6, 4, 400.0
 _REFRESH_S, _MOST_USES, _COSTLY_S, _COSTLY_USES = 0.0006, 12, 0.5, 64
 _HOPELESS = 2.5
@@ -166,6 +166,11 @@ class OperatorBench:
         """Read twice the cache: evicts, and keeps the device busy while the host queues."""
         self.tools.kernels.sweep(*self.tools.sweep)
 
+    def _fill_cache(self) -> None:
+        """Write twice the cache: what a call finds there is others' and has to be written back."""
+        address, nbytes = self.tools.sweep
+        self.tools.cupy.cuda.runtime.memsetAsync(address, 1, nbytes, self.tools.stream.ptr)
+
     def checked_run(
         self, one: Launchable, buffers: TensorSet, rms: Mapping[str, float], purpose: int
     ) -> None:
@@ -291,16 +296,18 @@ class OperatorBench:
     # Timing
 
     def _segments(self, one: Launchable, call_us: float) -> list[Segment]:
-        """Return one span of calls: all sets in turn, several times where calls are short."""
+        """Return one span of cold calls."""
         memory = self.memory
         calls = [one.call(buffers) for buffers in memory.sets]
         restore = [lambda: self.restore(one)] if one.aliases else []
         if memory.swept:
             return [Segment([*restore, self._sweep], calls)]
-        turns = math.ceil(_SPAN_US / max(call_us * len(calls), 1e-3))
-        turns = max(1, min(turns, _MOST_CALLS // len(calls)))
-        lead = 2 if call_us < 50 else 1 if call_us < 500 else 0
-        return [Segment([*restore, *calls[-1:] * lead], calls * turns)]
+        evict = self._fill_cache if self._alone else None
+        return segments_of(calls, call_us, restore=restore, evict=evict)
+
+    @property
+    def _alone(self) -> bool:
+        return timed_alone(self._floor.latency_us, self.memory.count)
 
     def restore(self, one: Launchable) -> None:
         """Put aliased inputs back, so that values do not grow from span to span."""
@@ -325,7 +332,8 @@ class OperatorBench:
             call = one.call(self.memory.sets[0])
             return TimedCalls(self.tools.clock, itertools.repeat(call), call)
         calls = [one.call(buffers) for buffers in self.memory.sets]
-        return TimedCalls(self.tools.clock, itertools.cycle(calls), self._sweep)
+        runway = self._fill_cache if self._alone else self._sweep
+        return TimedCalls(self.tools.clock, itertools.cycle(calls), runway)
 
     def _timed(
         self, one: Launchable, buffers: TensorSet, call_us: float, limit_us: float | None
