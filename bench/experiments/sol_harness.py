@@ -28,6 +28,7 @@ from importlib.resources import files
 from pathlib import Path
 
 _AUDIT_S, _EXPORT_S, _HARNESS_S, _RACE_S, _WARM_S = 100.0, 40.0, 110.0, 110.0, 70.0
+_LOADING_S = 45.0  # of a race: torch, compiled variants, references
 _MOST_BYTES = 15 << 20
 _CLI = "from sol_execbench.cli import cli; cli()"
 _HERE = "kernelarc.bench.experiments"
@@ -168,7 +169,7 @@ def end_to_end(steps: Steps, task: Task) -> None:
     judge += [str(folder / "traces.jsonl"), "--timeout", str(int(_HARNESS_S) - 5)]
     steps.run(f"{task.problem} harness", judge, folder / "harness.log", _HARNESS_S)
     race = ["-m", f"{_HERE}.sol_race", str(folder), "--ours", str(solution)]
-    race += ["-o", str(folder / "race.json")]
+    race += ["--seconds", str(_RACE_S - _LOADING_S), "-o", str(folder / "race.json")]
     steps.run(f"{task.problem} race", race, folder / "race.log", _RACE_S)
 
 

@@ -4,9 +4,11 @@
 
 Needs an NVIDIA GPU, and the harness's ``src`` on PYTHONPATH: its inputs, its comparison, its
 CUPTI clock (cold L2, shifted pointers). PROBLEM is a folder. All that compute one workload are
-timed in one process, one after the other, in several rounds; only those that are right by the
-harness's comparison count as a baseline. ``--warm`` only runs each variant once, so that
-``torch.compile`` finds its cache filled. Rows are written as they come.
+timed in one process, one after the other, in as many short rounds as ``--seconds`` has room for;
+what is far behind after the first few sits the others out. Only those that are right by the
+harness's comparison count as a baseline. FlashInfer's own kernels run along where it is installed
+and serves the problem. ``--warm`` only runs each variant once, so that ``torch.compile`` finds its
+cache filled. Rows are written as they come.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ import importlib.util
 import json
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -28,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from kernelarc.bench._scoring import datasheet, limit_us, score
+from kernelarc.bench.experiments._flashinfer import flashinfer_peers
 from kernelarc.bench.experiments._machine import write
 from kernelarc.bench.experiments.sol_baselines import variants
 from kernelarc.genomes import (
@@ -42,7 +47,9 @@ from kernelarc.genomes import (
 )
 
 OURS, EAGER = "ours", "eager"
-_DEVICE, _REPEATS = "cuda:0", 30
+_DEVICE, _REPEATS = "cuda:0", 5
+_FIRST_WARMUP, _WARMUP = 10, 2
+_FIRST_ROUNDS, _MOST_ROUNDS, _BEHIND = 3, 100, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +61,14 @@ class Runner:
         passing: Whether it is.
         inputs: Its own, where they are not the problem's: then it is a yardstick, not compared.
         outputs: Likewise.
+        prepare: Takes the inputs before anything is run on them; its time is not counted.
     """
 
     run: Callable[..., Any]
     passing: bool
     inputs: Sequence[Any] | None = None
     outputs: Sequence[Any] = ()
+    prepare: Callable[..., Any] | None = None
 
 
 class Harness:
@@ -127,12 +136,14 @@ class Harness:
                 return f"{name}: error up to {seen.max_absolute_error:.3g}"
         return None
 
-    def time_us(self, runner: Runner, workload: Any, inputs: Sequence[Any]) -> float:
+    def time_us(
+        self, runner: Runner, workload: Any, inputs: Sequence[Any], warmup: int = _FIRST_WARMUP
+    ) -> float:
         """Return the median microseconds of a runner."""
         given = list(inputs if runner.inputs is None else runner.inputs)
         own = list(runner.outputs) or (self.outputs(workload) if runner.passing else [])
         taken_ms = self._timing.time_runnable(
-            runner.run, given, own, _DEVICE, warmup=10, rep=_REPEATS
+            runner.run, given, own, _DEVICE, warmup=warmup, rep=_REPEATS
         )
         return 1e3 * float(taken_ms)
 
@@ -188,15 +199,18 @@ def _row(
     harness: Harness,
     runners: Mapping[str, Runner],
     asked: tuple[Problem, Workload, Any],
-    rounds: int,
+    seconds: float | None,
     rng: np.random.Generator,
 ) -> dict[str, Any]:
+    """Compare all runners on one workload and, unless ``seconds`` is None, time them."""
     problem, workload, theirs = asked
     inputs = harness.inputs(theirs)
     wanted = harness.called(runners[EAGER], theirs, inputs)
     faults: dict[str, str] = {}
     for name, runner in runners.items():
         try:
+            if runner.prepare is not None:
+                runner.prepare(*inputs)
             fault = harness.fault(harness.called(runner, theirs, inputs), wanted, theirs)
         except Exception as error:
             traceback.print_exc()
@@ -204,21 +218,63 @@ def _row(
         if fault is not None:
             faults[name] = fault
     row: dict[str, Any] = {"workload": workload.label, "uuid": workload.uuid, "faults": faults}
-    if not rounds:
+    if seconds is None:
         return row
     del wanted
     timed = {name: one for name, one in runners.items() if name not in faults}
     timed |= yardsticks(problem, workload, harness.torch)
-    samples: dict[str, list[float]] = {name: [] for name in timed}
-    for _ in range(rounds):
-        for name in rng.permutation(list(timed)):
-            try:
-                samples[name].append(harness.time_us(timed[name], theirs, inputs))
-            except Exception as error:
-                traceback.print_exc()
-                faults[name] = f"{type(error).__name__}: {error}"[:300]
+
+    def measure(name: str, done: int) -> float | None:
+        warmup = _WARMUP if done else _FIRST_WARMUP
+        try:
+            return harness.time_us(timed[name], theirs, inputs, warmup)
+        except Exception as error:
+            traceback.print_exc()
+            faults[name] = f"{type(error).__name__}: {error}"[:300]
+            return None
+
+    samples = raced(list(timed), measure, seconds, rng, staying=set(timed) - set(runners) | {OURS})
     row["samples_us"] = {n: [round(us, 3) for us in each] for n, each in samples.items()}
     return {**row, **_judged(problem, workload, harness, row["samples_us"], runners)}
+
+
+def raced(
+    names: Sequence[str],
+    measure: Callable[[str, int], float | None],
+    seconds: float,
+    rng: np.random.Generator,
+    *,
+    staying: AbstractSet[str] = frozenset(),
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[str, list[float]]:
+    """Return microseconds of each by round: round i stands at place i of all that took part in it.
+
+    Args:
+        names: Of what is timed.
+        measure: Takes a name and the number of its rounds so far; None once it has failed, then it
+            takes no further part.
+        seconds: After which no further round begins; at least two are made.
+        rng: For the order within a round.
+        staying: Those that are timed to the end however slow they are.
+        clock: Seconds.
+    """
+    begun, samples = clock(), {name: list[float]() for name in names}
+    going, done = list(names), 0
+    while going and done < _MOST_ROUNDS:
+        spent = clock() - begun
+        if done >= 2 and spent * (done + 1) / done > seconds:
+            break
+        for name in [str(each) for each in rng.permutation(going)]:
+            found = measure(name, done)
+            if found is None:
+                going.remove(name)
+            else:
+                samples[name].append(found)
+        done += 1
+        if done == _FIRST_ROUNDS:
+            best = min((median(samples[n]) for n in going if n not in staying), default=0.0)
+            going = [n for n in going if n in staying or median(samples[n]) <= _BEHIND * best]
+    return samples
 
 
 def _judged(
@@ -235,6 +291,8 @@ def _judged(
         return {}
     best = min(rivals, key=lambda name: rivals[name])
     found: dict[str, Any] = {"baseline": best, "speedup": round(rivals[best] / times[OURS], 4)}
+    paired = [theirs / own for theirs, own in zip(samples[best], samples[OURS], strict=False)]
+    found["speedup_quartiles"] = [round(float(q), 4) for q in np.quantile(paired, (0.25, 0.75))]
     sheet = datasheet(harness.torch.cuda.get_device_name(0))
     moved = bytes_of(problem.operator, workload) or tensor_bytes(problem.operator, workload)
     flops = flops_of(problem.operator, workload)
@@ -252,7 +310,7 @@ def main() -> None:
     parser.add_argument("problem", type=Path)
     parser.add_argument("--ours", type=Path)
     parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=60.0, help="for all workloads together")
     parser.add_argument("--warm", action="store_true", help="run each variant once, time nothing")
     given = parser.parse_args()
     problem, harness = load_problem(str(given.problem)), Harness(given.problem)
@@ -261,6 +319,10 @@ def main() -> None:
         (source,) = solution.sources.values()
         module = _module(f"torch_{kind}", source)
         runners[kind] = Runner(module.run, solution.destination_passing)
+    runners |= {
+        name: Runner(peer.run, False, prepare=peer.prepare)
+        for name, peer in flashinfer_peers(problem.operator, harness.torch).items()
+    }
     if given.ours is not None:
         runners[OURS] = ours(load_solution(given.ours))
     figures: dict[str, Any] = {
@@ -271,10 +333,13 @@ def main() -> None:
         "workloads": [],
     }
     rng = np.random.default_rng(0)
-    for workload, theirs in zip(problem.workloads, harness.workloads, strict=True):
+    until, count = time.monotonic() + given.seconds, len(problem.workloads)
+    pairs = zip(problem.workloads, harness.workloads, strict=True)
+    for place, (workload, theirs) in enumerate(pairs):
+        share = max(0.0, until - time.monotonic()) / (count - place)
         try:
-            rounds = 0 if given.warm else given.rounds
-            row = _row(harness, runners, (problem, workload, theirs), rounds, rng)
+            seconds = None if given.warm else share
+            row = _row(harness, runners, (problem, workload, theirs), seconds, rng)
         except Exception as error:
             traceback.print_exc()
             row = {"workload": workload.label, "error": f"{type(error).__name__}: {error}"[:300]}
