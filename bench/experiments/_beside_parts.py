@@ -30,7 +30,7 @@ from kernelarc.genomes.kernels import DeviceLimits, kernel_routes
 from kernelarc.genomes.triton import Descriptor, TritonCall
 
 ARCH = "sm_90a"
-# One space for everybody: tensor descriptors, k in one piece. 8,856 legal genomes at 4096 cubed.
+# One space for everybody: tensor descriptors, k in one piece. 8,706 legal genomes at 4096 cubed.
 PINS: Mapping[str, Allele] = MappingProxyType(
     {
         "load": "descriptor",

@@ -13,6 +13,7 @@ from kernelarc.genomes._gene import Gene, When
 from kernelarc.genomes._genes import Boolean, Choice, PowerOfTwo
 from kernelarc.genomes._genome import Genome
 from kernelarc.genomes._operators import Operator, Workload
+from kernelarc.genomes._records import Proposal
 from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes.kernels import (
@@ -22,10 +23,13 @@ from kernelarc.genomes.kernels import (
     ScratchArgument,
     TensorArgument,
 )
+from kernelarc.genomes.routes._cuda_route import started
 from kernelarc.genomes.routes._grid_hint import GridHint
 from kernelarc.genomes.routes._matmul import MatmulJob, matmul_job
 from kernelarc.genomes.routes._matmul_roles import matmul_roles
 from kernelarc.genomes.routes._tile_hint import TileHint
+from kernelarc.genomes.routes._triton_gemm_shared import shared_memory
+from kernelarc.genomes.routes._triton_gemm_starts import starts
 from kernelarc.genomes.triton import Descriptor, Pointer, TritonCall
 from kernelarc.genomes.triton._packaged import PackagedTritonRoute
 
@@ -83,6 +87,11 @@ class TritonGemm(PackagedTritonRoute):
         hint = TileHint(GridHint.of(job, device.multiprocessors))
         names = tuple(gene.name for gene in genes)
         return Space(ROUTE, genes, _constraints(job, device, names), hint=hint)
+
+    def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
+        """Return what an expert would try: tiles that fill the device, with deep pipelines."""
+        space = self.space(workload, device)
+        return started(space, starts(self._job(workload), device, space))
 
     # Building
 
@@ -210,13 +219,9 @@ def _rest(job: MatmulJob) -> tuple[Gene, ...]:
 def _constraints(
     job: MatmulJob, device: DeviceLimits, names: tuple[str, ...]
 ) -> tuple[Constraint, ...]:
-    shared = device.shared_bytes
     most_regs = device.registers_multiprocessor
-    stage = "(block_m + block_n) * block_k * 2 // num_ctas"
     texts = [
-        # Two factors of two bytes for every stage, shared out over a cluster.
-        f"loop_stages > 0 or num_stages * {stage} <= {shared}",
-        f"loop_stages * {stage} <= {shared}",
+        *shared_memory(device),
         "block_m * block_n <= 6144 * num_warps",
         f"maxnreg * num_warps * 32 <= {most_regs}",
         "maxnreg == 0 or block_m * block_n // (num_warps * 32) + 24 <= maxnreg",
