@@ -110,7 +110,7 @@ def never_slower(result: CampaignResult, use: Mapping[str, str]) -> dict[str, An
     kept = [best for best in result.bests if use[best.workload] == "algorithm"]
     return {
         "algorithms": len(kept),
-        "heuristics": len(result.bests) - len(kept),
+        "heuristics": len(use) - len(kept),
         "not_surely_faster": [
             best.workload for best in kept if best.speedup is None or best.speedup.low <= 1.0
         ],
@@ -118,10 +118,13 @@ def never_slower(result: CampaignResult, use: Mapping[str, str]) -> dict[str, An
 
 
 def exported_mean(result: CampaignResult, use: Mapping[str, str]) -> float:
-    """Return the geometric mean of what the exported table gains: a heuristic gains nothing."""
+    """Return the geometric mean of what the exported table gains: a heuristic gains nothing.
+
+    A workload of which the search found no best is in the table, and counts, with its heuristic.
+    """
+    gains = {best.workload: best.speedup.value for best in result.bests if best.speedup}
     return geometric_mean(
-        best.speedup.value if best.speedup and use[best.workload] == "algorithm" else 1.0
-        for best in result.bests
+        gains.get(workload, 1.0) if kind == "algorithm" else 1.0 for workload, kind in use.items()
     )
 
 

@@ -138,7 +138,7 @@ class _Attribute(ctypes.Structure):
     _fields_ = (("id", ctypes.c_int), ("padding", ctypes.c_char * 4), ("value", _Value))
 
 
-class _Config(ctypes.Structure):
+class _Launch(ctypes.Structure):
     """The driver's CUlaunchConfig."""
 
     _fields_ = (
@@ -158,13 +158,13 @@ def _bound(
     held = [_parameter(what, memory) for what in step["arguments"]]
     pointers = (ctypes.c_void_p * len(held))(*(ctypes.addressof(each) for each in held))
     attributes = (_Attribute * 1)(_Attribute(id=_OVERLAP, value=_Value(number=1)))
-    config = _Config(
+    bound = _Launch(
         tuple(step["grid"]), tuple(step["block"]), step["shared"], stream, attributes,
         int(step["overlap"]),
     )  # fmt: skip
 
     def act() -> None:
-        _asked(_driver(), "cuLaunchKernelEx", ctypes.byref(config), function, pointers, None)
+        _asked(_driver(), "cuLaunchKernelEx", ctypes.byref(bound), function, pointers, None)
         del held[:]  # what the pointers point at lives until now
 
     return act
