@@ -64,7 +64,7 @@ from kernelarc.genomes.routes._signature import Binding, matched
 
 FILE = "block_parts.cu"
 _PARTS = ("q", "kv", "o", "wide", "down", "attention")
-_STARTS = ((0, 0), (5, 1), (6, 4), (7, 4), (-3, 0), (-2, 1))  # seeds of products, of attention
+_STARTS = ((0, 0), (1, 1), (2, 4), (-3, 0), (-2, 1))  # seeds of products, of attention
 _VECTOR, _MOST_ROW = 8, 1 << 15
 _MOST_HELD = 8  # vectors of a row that a thread of the norm holds
 

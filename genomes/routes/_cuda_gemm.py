@@ -35,6 +35,7 @@ from kernelarc.genomes.routes._cuda_route import CudaRoute, Prepared, started, w
 from kernelarc.genomes.routes._cuda_source import cuda_source, genome_macros
 from kernelarc.genomes.routes._matmul import matmul_job
 from kernelarc.genomes.routes._matmul_roles import matmul_roles
+from kernelarc.genomes.routes._product_cost import ranked_starts
 from kernelarc.genomes.routes._products import products_source
 
 FILE, SYMBOL = "gemm_hopper.cu", "gemm"
@@ -86,9 +87,9 @@ class _ProductRoute(CudaRoute):
         return product_space(self.name, self.job(workload), device)
 
     def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
-        """Return genomes that keep the products busy: large tiles, small ones, shared depth."""
-        space = self.space(workload, device)
-        return started(space, starts(self.job(workload), device))
+        """Return what is expected fastest here, then what keeps the products busy anywhere."""
+        space, job = self.space(workload, device), self.job(workload)
+        return started(space, [*ranked_starts((job,), device), *starts(job, device)])
 
     def prepared(self, workload: Workload, genome: Genome, arch: str) -> Prepared:
         """Return the kernel for one genome."""

@@ -30,7 +30,7 @@ STRIDE_BYTES = 16
 """What rows under a tensor map are multiples of."""
 
 _WARPGROUP = 128
-_WIDTHS = (32, 64, 80, 96, 128, 160, 192, 224, 256)
+WIDTHS = (32, 64, 80, 96, 128, 160, 192, 224, 256)
 _MOST_STAGES = 8
 _MOST_SUMS = 192  # registers of a thread
 _EDGE = 48  # what a tile's loads cost beside its products, in elements of each of its edges
@@ -186,7 +186,7 @@ def _tiles(device: DeviceLimits) -> tuple[Gene, ...]:
         ),
         Choice(
             name="tile_n",
-            options=_WIDTHS,
+            options=WIDTHS,
             strategy=owner,
             description="Columns of a tile.",
         ),
@@ -340,12 +340,23 @@ def starts(job: ProductJob, device: DeviceLimits) -> tuple[Mapping[str, Allele],
     return (*_STARTS, *(_even(job, device, shape) for shape in _even_shapes(job, device)))
 
 
+def most_stages(start: Mapping[str, Allele], device: DeviceLimits) -> int:
+    """Return how many stages of a start's tile fit beside its buffers."""
+    whole = {name: allele for name, allele in start.items() if isinstance(allele, int)}
+    high = whole["wg_rows"] * (1 if start["schedule"] == "pingpong" else whole["consumers"])
+    room = device.shared_bytes - ALIGNMENT_BYTES - _BARRIERS_BYTES
+    if start["epilogue"] == "engine":
+        room -= whole["consumers"] * whole["buffers"] * BOX * BOX * ELEMENT_BYTES
+    stages = room // ((high + whole["tile_n"]) * whole["tile_k"] * ELEMENT_BYTES)
+    return min(stages, _MOST_STAGES)
+
+
 def _even_shapes(job: ProductJob, device: DeviceLimits) -> list[tuple[int, int, int]]:
     """Return (consumers, rows of each, columns) of the tiles that leave the fewest blocks idle."""
     halves = 2 if job.bend else 1
     costs = {}
     for consumers, rows in ((1, 64), (2, 64), (2, 128)):
-        for width in _WIDTHS:
+        for width in WIDTHS:
             if rows // 64 * width // 2 > _MOST_SUMS:
                 continue
             tiles = -(-job.m // (consumers * rows)) * -(-job.n * halves // width)

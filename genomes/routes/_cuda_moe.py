@@ -6,6 +6,7 @@ gradients leave at once; the tokens' gradient, both products in one loop; the we
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -28,10 +29,12 @@ from kernelarc.genomes.routes._cuda_gemm import FILE, product_prepared
 from kernelarc.genomes.routes._cuda_gemm_space import ProductJob, product_space, starts
 from kernelarc.genomes.routes._cuda_parts import PartedCudaRoute, part_genome, placed, prefixed
 from kernelarc.genomes.routes._cuda_route import Prepared, started
+from kernelarc.genomes.routes._product_cost import ranked_starts
 from kernelarc.genomes.routes._signature import Binding, extent, matched
 from kernelarc.genomes.routes._triton_moe import EXPERT_IN, EXPERT_OUT
 
 _VECTOR = 8  # elements of 16 bytes, as the copy engine counts rows
+_UNIFORM = (3, 5)  # of a product's starts: tiles in turns, and smaller ones
 _INNER, _HIDDEN, _BY_GATE, _BY_UP = _BUFFERS = ("inner rows", "hidden rows", "gate rows", "up rows")
 
 
@@ -107,25 +110,26 @@ class CudaExpert(PartedCudaRoute):
         return Space(self.name, genes, [ExpressionConstraint(text, names) for text in texts])
 
     def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
-        """Return what each kind of product would try first, side by side."""
-        spaces = {
-            name: (product_space(self.name, job, device), starts(job, device))
-            for name, job in dict(self.jobs(workload)).items()
-        }
-        firsts = {
-            name: [seed.genome for seed in started(space, tried)]
-            for name, (space, tried) in spaces.items()
-        }
-        made: list[dict[str, Allele]] = []
-        for place in range(max(len(found) for found in firsts.values())):
-            made.append(
-                {
-                    f"{name}_{gene}": allele
-                    for name, found in firsts.items()
-                    for gene, allele in found[min(place, len(found) - 1)].items()
-                }
+        """Return what is expected fastest of every kind of product, then one kind for all.
+
+        The former let each kernel begin while the one before it ends.
+        """
+        kinds: dict[str, list[ProductJob]] = {}
+        for name, job in self.jobs(workload):
+            kinds.setdefault(name, []).append(job)
+        ranked = {name: ranked_starts(tuple(jobs), device) for name, jobs in kinds.items()}
+        made = [
+            _side_by_side(
+                {n: {**found[min(r, len(found) - 1)], "pdl": True} for n, found in ranked.items()}
             )
-        return started(self.space(workload, device), made)
+            for r in range(max(map(len, ranked.values())))
+        ]
+        uniform = [
+            {name: starts(jobs[0], device)[place] for name, jobs in kinds.items()}
+            for place in _UNIFORM
+        ]
+        space = self.space(workload, device)
+        return started(space, [*made, *map(_side_by_side, uniform)])
 
     def parts(self, workload: Workload, genome: Genome, arch: str) -> list[Prepared]:
         """Return the products of a genome in order."""
@@ -142,3 +146,8 @@ class CudaExpert(PartedCudaRoute):
             ready = product_prepared(job, part_genome(name, genome), multiprocessors)
             made.append(replace(ready, launches=placed(ready, place), scratch=()))
         return [replace(made[0], scratch=held), *made[1:]]
+
+
+def _side_by_side(kinds: Mapping[str, Mapping[str, Allele]]) -> dict[str, Allele]:
+    """Return the alleles of every kind of product by the names that they have in the whole."""
+    return {f"{n}_{gene}": a for n, start in kinds.items() for gene, a in start.items()}

@@ -138,16 +138,21 @@ def started(space: Space, starts: Sequence[Mapping[str, Allele]]) -> tuple[Propo
     """
     found: dict[str, Proposal] = {}
     for start in starts:
-        alleles = {
-            gene.name: start[gene.name]
-            if gene.name in start and gene.contains(start[gene.name])
-            else gene.at(0)
-            for gene in space.genes
-        }
+        alleles = placed_start(space, start)
         if space.violation(alleles) is None:
             genome = space.genome(alleles)
             found[genome.fingerprint] = Proposal(genome=genome, mutation="default")
     return tuple(found.values())
+
+
+def placed_start(space: Space, start: Mapping[str, Allele]) -> dict[str, Allele]:
+    """Return an allele for every gene of a space: the start's where it has one, else the first."""
+    return {
+        gene.name: start[gene.name]
+        if gene.name in start and gene.contains(start[gene.name])
+        else gene.at(0)
+        for gene in space.genes
+    }
 
 
 def register_genes(caps: tuple[int, ...], blocks: tuple[int, ...]) -> tuple[Gene, ...]:
