@@ -42,6 +42,7 @@ FILE, SYMBOL = "add_rmsnorm.cu", "add_rmsnorm"
 _ELEMENT_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 _LAUNCH_ONLY = ("blocks_per_sm", "carveout")
 _MOST_HELD = 64  # elements of a row that a thread holds
+_MOST_WARPS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,15 +145,40 @@ class CudaAddRmsnormRoute(CudaRoute):
         """Return the genomes whose threads can hold a row."""
         _, hidden = self._shape(workload)
         size = _ELEMENT_BYTES[self.roles.dtype]
-        genes = (*_vectors(hidden, size), *_teams(), *_engine(hidden * size), *_rest(self.roles))
+        genes = (
+            *_vectors(hidden, size),
+            *_teams(hidden, size),
+            *_engine(hidden * size),
+            *_rest(self.roles),
+        )
         names = tuple(gene.name for gene in genes)
         return Space(self.name, genes, _constraints(hidden, size, device, names))
 
     def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
-        """Return genomes that hold 8 to 32 elements a thread, with and without the engine."""
+        """Return genomes whose threads hold one to four vectors, with and without the engine.
+
+        Fewer rows than half the multiprocessors are spread over clusters.
+        """
         space = self.space(workload, device)
+        rows, hidden = self._shape(workload)
         widest = space.gene("vec_bytes").values()[-1]
-        return started(space, [{**start, "vec_bytes": widest} for start in _STARTS])
+        assert isinstance(widest, int)
+        vectors = hidden * _ELEMENT_BYTES[self.roles.dtype] // widest
+        cluster = 1
+        while cluster < _MOST_CLUSTERED and 2 * cluster * rows <= device.multiprocessors:
+            cluster *= 2
+        wide = [
+            {
+                **start,
+                "vec_bytes": widest,
+                "cluster": width,
+                "warps": _warps(vectors // width, each),
+            }
+            for width in dict.fromkeys((cluster, 1))
+            for each, start in _STARTS
+        ]
+        short = {**_FORM, "vec_bytes": widest, "warps": 1, "teams": 4}
+        return started(space, [*wide, short])
 
     def prepared(self, workload: Workload, genome: Genome, arch: str) -> Prepared:
         """Return the kernel for one genome; the row's length is compiled in."""
@@ -239,11 +265,12 @@ def _vectors(hidden: int, size: int) -> tuple[Gene, ...]:
     )
 
 
-def _teams() -> tuple[Gene, ...]:
+def _teams(hidden: int, size: int) -> tuple[Gene, ...]:
+    even = _even_warps(hidden * size // 16) if hidden * size % 16 == 0 else []
     return (
         Choice(
             name="warps",
-            options=(1, 2, 4, 8, 16, 32),
+            options=tuple(sorted({1, 2, 4, 8, 16, _MOST_WARPS, *even})),
             strategy=Strategy.TENSOR_CORE,
             description="Warps of a block that share a row.",
         ),
@@ -338,29 +365,47 @@ def _constraints(
     return [ExpressionConstraint(text, names) for text in texts]
 
 
-_STARTS: tuple[dict[str, Allele], ...] = tuple(
-    {
-        "path": path,
-        "warps": warps,
-        "teams": teams,
-        "load": load,
-        "store": store,
-        "blocks_per_sm": each,
-        "stages": 2 if each else 1,
-        "carveout": -1,
-    }
-    for path, warps, teams, load, store, each in (
-        ("registers", 16, 1, "no_allocate", "plain", 0),
-        ("registers", 16, 1, "leave", "stream", 0),
-        ("registers", 8, 1, "no_allocate", "plain", 0),
-        ("registers", 8, 1, "leave", "stream", 0),
-        ("registers", 4, 1, "no_allocate", "plain", 0),
-        ("registers", 2, 1, "plain", "stream", 0),
-        ("registers", 1, 4, "no_allocate", "plain", 0),
-        ("engine", 4, 1, "plain", "stream", 0),
-        ("engine", 8, 1, "leave", "stream", 0),
-        ("engine", 16, 1, "leave", "stream", 0),
-        ("engine", 16, 1, "plain", "plain", 2),
-        ("engine", 8, 1, "leave", "stream", 3),
-    )
+_MOST_CLUSTERED = 8
+_FORM: dict[str, Allele] = {
+    "path": "registers",
+    "teams": 1,
+    "load": "no_allocate",
+    "store": "plain",
+    "blocks_per_sm": 0,
+    "stages": 1,
+    "carveout": -1,
+}
+_LEFT: dict[str, Allele] = {**_FORM, "load": "leave", "store": "stream"}
+_ENGINE: dict[str, Allele] = {**_LEFT, "path": "engine"}
+# Vectors that a thread holds, and the rest.
+_STARTS: tuple[tuple[int, dict[str, Allele]], ...] = (
+    (2, _FORM),
+    (2, _LEFT),
+    (4, _FORM),
+    (4, _LEFT),
+    (1, _FORM),
+    (2, _ENGINE),
+    (2, {**_FORM, "load": "plain", "store": "stream"}),
+    (4, {**_ENGINE, "load": "plain"}),
+    (2, {**_ENGINE, "load": "plain", "store": "plain", "blocks_per_sm": 2, "stages": 2}),
+    (2, {**_ENGINE, "blocks_per_sm": 3, "stages": 2}),
+    (8, _FORM),
 )
+
+
+def _warps(vectors: int, each: int) -> int:
+    """Return how many warps share a row of so many vectors: those among which it comes out even.
+
+    Args:
+        vectors: Of a row.
+        each: That a thread is to hold.
+    """
+    wanted = max(1, min(vectors // (32 * each), _MOST_WARPS))
+    even = [n for n in _even_warps(vectors) if n <= 2 * wanted]
+    near = min(even, key=lambda n: abs(math.log2(n / wanted)), default=0)
+    return near if near * 2 >= wanted else 1 << (wanted.bit_length() - 1)
+
+
+def _even_warps(vectors: int) -> list[int]:
+    """Return the warps among whose threads a row's vectors come out even."""
+    return [n for n in range(1, _MOST_WARPS + 1) if vectors % (32 * n) == 0]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from kernelarc.genomes._alleles import Allele
 from kernelarc.genomes._axes import axis_values
 from kernelarc.genomes._constraints import ExpressionConstraint
 from kernelarc.genomes._gene import Gene, When
 from kernelarc.genomes._genes import Boolean, Choice, PowerOfTwo
 from kernelarc.genomes._genome import Genome
 from kernelarc.genomes._operators import Operator, Workload
+from kernelarc.genomes._records import Proposal
 from kernelarc.genomes._space import Space
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes.kernels import (
@@ -17,6 +19,7 @@ from kernelarc.genomes.kernels import (
     TensorArgument,
 )
 from kernelarc.genomes.routes._cuda_add_rmsnorm import norm_roles
+from kernelarc.genomes.routes._cuda_route import started
 from kernelarc.genomes.triton import Pointer, TritonCall
 from kernelarc.genomes.triton._packaged import PackagedTritonRoute
 
@@ -68,6 +71,32 @@ class TritonAddRmsnorm(PackagedTritonRoute):
         )
         return Space(ROUTE, genes, [ExpressionConstraint(text, names) for text in texts])
 
+    def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
+        """Return rows read twice in long blocks, as compilers do, and rows held in registers.
+
+        The second reading finds a row in the cache, and few registers leave room for many rows.
+        """
+        whole = _power_above(self._extents(workload)[1])
+        starts: list[dict[str, Allele]] = [
+            {
+                "held": False,
+                "block": block,
+                "num_warps": _warps(block, each),
+                "evict": "evict_first",
+            }
+            for block, each in ((min(whole, 2048), 4), (min(whole, 4096), 8), (whole, 8))
+        ]
+        starts += [
+            {"held": True, "num_warps": _warps(whole, each), **rest}
+            for each, rest in (
+                (16, {"evict": "evict_first"}),
+                (8, {}),
+                (32, {"evict": "evict_first"}),
+                (16, {"evict": "evict_first", "store": ".cs"}),
+            )
+        ]
+        return started(self.space(workload, device), starts)
+
     def calls(self, workload: Workload, genome: Genome, arch: str) -> list[TritonCall]:
         """Return the one launch."""
         from triton import language as tl  # noqa: PLC0415
@@ -117,6 +146,11 @@ class TritonAddRmsnorm(PackagedTritonRoute):
 
 
 _COUNTS = ("rows", "num_warps", "programs_per_sm", "num_stages", "maxnreg")
+
+
+def _warps(elements: int, each: int) -> int:
+    """Return the warps whose threads hold so many elements each, one to 32."""
+    return max(1, min(elements // (32 * each), 32))
 
 
 def _power_above(extent: int) -> int:
