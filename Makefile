@@ -16,7 +16,7 @@ COMPILERS := triton==3.6.0 cuda-python==13.0.3 nvidia-cuda-nvrtc==13.5.37
 .PHONY: help setup compilers run test references lint soak bench gpu lock docs clean
 
 help: ## say what there is
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: $(READY) ## create .venv and install the locked dependencies, once
 
@@ -45,11 +45,13 @@ test: $(READY) lint ## everything that CI runs, but for references
 	$(BIN)/pytest -q -n 2 -m "not timed and not soak"
 	$(BIN)/pytest -q -p no:xdist -m "timed and not soak"
 
+# Downloaded first: what a limit cuts short leaves no half of torch in .venv.
 references: $(READY) ## install torch for the CPU (900 MB) where pip has it, and run the tests that need it
-	if $(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH); then
+	if timeout 300 $(BIN)/python -m pip download --quiet --disable-pip-version-check -d build/torch $(TORCH); then
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-index --find-links build/torch $(TORCH)
 	  $(BIN)/pytest -q -n 2 $(TORCH_TESTS)
 	else
-	  echo "pip has no $(TORCH) here: tests of references and by Triton's interpreter do not run" >&2
+	  echo "pip has no $(TORCH) here, or not within 300 s: tests of references and by Triton's interpreter do not run" >&2
 	fi
 
 soak: $(READY) ## kill -9 at 200 random moments; takes long
