@@ -27,7 +27,7 @@ from kernelarc.genomes.triton._packaged import PackagedTritonRoute
 
 EXPERT_IN = ("float *T H", "float *T H", "float I H", "float I H", "float H I")
 EXPERT_OUT = ("float *T H", "float I H", "float I H", "float H I")
-_LAYER_IN = (
+LAYER_IN = (
     "float *T H",
     "float *T H",
     "float32 *T K",
@@ -39,7 +39,7 @@ _LAYER_IN = (
     "float S H",
     "float H S",
 )
-_LAYER_OUT = (
+LAYER_OUT = (
     "float *T H",
     "float32 *T K",
     "float E I H",
@@ -73,7 +73,7 @@ def _start(*tiles: tuple[int, ...]) -> dict[str, Any]:
 def triton_moe_route(operator: Operator) -> KernelRoute | None:
     """Return the route of an operator whose tensors are those of experts' gradients, or None."""
     one = matched(operator, EXPERT_IN, EXPERT_OUT)
-    layer = matched(operator, _LAYER_IN, _LAYER_OUT)
+    layer = matched(operator, LAYER_IN, LAYER_OUT)
     found = one or layer
     return None if found is None else TritonMoe(operator, found, routed=layer is not None)
 

@@ -29,6 +29,7 @@ from kernelarc.genomes.routes._cuda_add_rmsnorm import cuda_add_rmsnorm_route
 from kernelarc.genomes.routes._cuda_block import cuda_block_route
 from kernelarc.genomes.routes._cuda_gemm import cuda_gated_route, cuda_gemm_route
 from kernelarc.genomes.routes._cuda_gqa_paged import cuda_gqa_paged_route
+from kernelarc.genomes.routes._cuda_layer import cuda_layer_route
 from kernelarc.genomes.routes._cuda_moe import cuda_expert_route
 from kernelarc.genomes.routes._cuda_nvfp4_gqa import cuda_nvfp4_gqa_route
 from kernelarc.genomes.routes._triton_paged import triton_paged_route
@@ -243,6 +244,17 @@ def test_gradients_of_an_expert_are_right(tmp_path: Path) -> None:
     operator = with_constants(whole.operator, hidden=520, intermediate=264)
     problem = bound(operator, whole, {"tokens": 37}, {"tokens": 300})
     judged(cuda_expert_route(operator), problem, tmp_path, drawn=8, pin={})
+
+
+@needs_torch
+@pytest.mark.parametrize("products", ["warpgroup", "warp"])
+def test_gradients_of_a_layer_are_right(tmp_path: Path, products: str) -> None:
+    whole = packaged_problem("moe_layer_backward")
+    operator = with_constants(
+        whole.operator, hidden=320, intermediate=192, shared_intermediate=128, experts=9, top_k=3
+    )
+    problem = bound(operator, whole, {"tokens": 37}, {"tokens": 700})
+    judged(cuda_layer_route(operator), problem, tmp_path, drawn=8, pin={"products": products})
 
 
 @needs_torch

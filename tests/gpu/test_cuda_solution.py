@@ -30,6 +30,7 @@ CASES = {
     "nvfp4_gqa": {"batch_size": 2, "seq_len": 128},
     "decoder_block": {"batch": 2, "seq": 77},
     "moe_swiglu_backward": {"tokens": 293},
+    "moe_layer_backward": {"tokens": 192},
 }
 GAPS = {"decoder_block": 2e-2}  # many roundings one after another  # fmt: skip
 CHECK = """

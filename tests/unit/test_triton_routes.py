@@ -136,12 +136,11 @@ def test_spaces_hold_eight_genes_and_their_seeds(name: str) -> None:
 
 @pytest.mark.parametrize("name", packaged_problems())
 def test_each_packaged_problem_has_two_routes(name: str) -> None:
-    """A routed layer of experts has one; the library's is none of the compiled ones."""
+    """The library's is none of the compiled ones."""
     problem = packaged_problem(name)
     routes = kernel_routes(recognised(problem.operator))
     served = [r.name for r in routes if all(r.unsuited(w) is None for w in problem.workloads)]
-    alone = name.startswith("moe_layer_backward")
-    assert sorted(served) == (["triton"] if alone else ["cuda", "triton"])
+    assert sorted(served) == ["cuda", "triton"]
 
 
 CHECK = """

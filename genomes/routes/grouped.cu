@@ -1,0 +1,365 @@
+// Products of experts, all in one launch: blocks stay and take one (expert, tile) after another.
+//
+// Rows of one expert lie together (routing.cu packs them) and are filled up with zeros to whole
+// steps. left . right^T of a tile of rows is multiplied with its expert's right factor: `table` says
+// which expert a tile of rows belongs to, `counted` how many tiles there are. With BY_WEIGHT rows are
+// the depth instead: left (rows, m), right (rows, n), one (m, n) output an expert; `table` has where
+// each expert's rows begin and end. Without a table there is one expert for all rows.
+//
+// GATED: the tile has columns of gate and up side by side and ends in the gradients inside the
+// expert: `inner` is the gradient of the hidden row, `out` the hidden row times its scale, out_2 and
+// out_3 the gradients of gate and up; `products` gets each row's part of the scale's gradient, a
+// tile of columns after another. PAIRED: left . right + left_2 . right_2.
+// LEFT_ACROSS, RIGHT_ACROSS: that factor is contiguous along rows or columns, not along the depth.
+//
+// One producer warp keeps the copy engine busy; warpgroups of consumers multiply what has arrived.
+//
+// Genes (macros): CONSUMERS, WG_ROWS, TILE_N, TILE_K, STAGES, BLOCKS, GROUP, KEEP_none|left|right|stream,
+// EPILOGUE_direct|engine, BUFFERS, PRODUCER_REGISTERS, PDL, PRODUCTS_warpgroup|warp.
+// The job: DTYPE_*, BY_WEIGHT, GATED, PAIRED, LEFT_ACROSS, RIGHT_ACROSS.
+
+#include "device.cuh"
+#include "copy_engine.cuh"
+#include "matrices.cuh"
+#if PRODUCTS_warpgroup
+#include "warpgroup.cuh"
+#include "products.cuh"
+#endif
+
+#define WG_BLOCKS (WG_ROWS / 64)
+#define TILE_M (CONSUMERS * WG_ROWS)
+#if GATED
+#define OUT_N (TILE_N / 2)                  // columns of the output that a tile gives
+#else
+#define OUT_N TILE_N
+#endif
+#define THREADS (128 * (CONSUMERS + 1))
+#define BOXES (TILE_K / 64)                 // a row of a box is 64 elements: 128 bytes
+#define LEFT_BOX (TILE_M * 128)
+#define RIGHT_BOX (TILE_N * 128)
+#define ACROSS_BOX (TILE_K * 128)           // 64 columns of a factor that lies across, and all its depth
+#define STAGE_BYTES (BOXES * (LEFT_BOX + RIGHT_BOX))
+#define BUFFER_BYTES (64 * 128)             // 64 rows of 64 elements on their way out
+#define CHUNKS (OUT_N / 64)
+#if EPILOGUE_engine
+#define BUFFERS_BYTES (CONSUMERS * BUFFERS * BUFFER_BYTES)
+#else
+#define BUFFERS_BYTES 0
+#endif
+// Blocks that share a multiprocessor keep what the compiler gives them.
+#define TRADED (BLOCKS == 1)
+#define CONSUMER_REGISTERS ((512 - 8 * (PRODUCER_REGISTERS / 8)) / CONSUMERS / 8 * 8)
+
+#include "tiles.cuh"
+
+struct Work {
+    int expert, row, column;     // whose tile, and its first row and column among the factors
+    int depth, steps;            // the first of the depth, and how many steps of it
+    int out_row, limit;          // the first row of the output, and where the expert's rows end
+};
+
+// What there is to do: tiles of rows times tiles of columns, for every expert where BY_WEIGHT.
+struct Plan {
+    const int* table;
+    int tiles_m, tiles_n, turns, rows, m, k;
+
+    DEVICE Plan(const int* table, const int* counted, int rows, int m, int n, int k, int experts)
+        : table(table), tiles_n((n + OUT_N - 1) / OUT_N), rows(rows), m(m), k(k) {
+#if BY_WEIGHT
+        tiles_m = (m + TILE_M - 1) / TILE_M;
+        turns = tiles_m * tiles_n * experts;
+#else
+        tiles_m = table ? *counted : (rows + TILE_M - 1) / TILE_M;
+        turns = tiles_m * tiles_n;
+#endif
+    }
+
+    // Turns walk GROUP tiles of rows together, column by column, so that blocks which run at the
+    // same time share what they read.
+    DEVICE Work at(int turn) const {
+        Work work;
+#if BY_WEIGHT
+        work.expert = turn / (tiles_m * tiles_n);
+        turn -= work.expert * (tiles_m * tiles_n);
+#endif
+        const int group = turn / (GROUP * tiles_n);
+        const int members = min(GROUP, tiles_m - group * GROUP);
+        const int inside = turn - group * (GROUP * tiles_n);
+        const int tile = group * GROUP + inside % members;
+        work.column = inside / members * OUT_N;
+#if BY_WEIGHT
+        const int first = table ? table[2 * work.expert] : 0;
+        const int end = table ? table[2 * work.expert + 1] : rows;
+        work.row = tile * TILE_M;
+        work.depth = first;
+        work.steps = (end - first + TILE_K - 1) / TILE_K;
+        work.out_row = work.expert * m + work.row;
+        work.limit = (work.expert + 1) * m;
+#else
+        work.expert = table ? table[4 * tile] : 0;
+        work.row = table ? table[4 * tile + 1] : tile * TILE_M;
+        work.depth = 0;
+        work.steps = (PAIRED + 1) * ((k + TILE_K - 1) / TILE_K);
+        work.out_row = work.row;
+        work.limit = table ? table[4 * tile + 2] : rows;
+#endif
+        return work;
+    }
+};
+
+#if GATED
+// The end of a gated tile: gradients inside the expert, two columns of a row at a time.
+DEVICE void leave_gradients(float (&sums)[WG_BLOCKS][TILE_N / 2], const Work& work, int first_row,
+                            int lane, int rows, int n, const element* inner, element* out,
+                            element* out_2, element* out_3, const float* scales,
+                            float* products) {
+#pragma unroll
+    for (int block = 0; block < WG_BLOCKS; ++block) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int row = first_row + block * 64 + lane / 4 + half * 8;
+            const float scale = !scales ? 1.0f : row < work.limit ? scales[row] : 0.0f;
+            float part = 0.0f;
+#pragma unroll
+            for (int j = 0; j < OUT_N / 8; ++j) {
+                const int column = work.column + j * 8 + lane % 4 * 2;
+                const float* gate = sums[block] + 4 * j + 2 * half;
+                const float* up = gate + OUT_N / 2;
+                const float2 given = load_pair(inner, row, column, work.limit, n);
+                const float grad[2] = {given.x, given.y};
+                float hidden[2], by_gate[2], by_up[2], product = 0.0f;
+#pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    const float sigmoid = __fdividef(1.0f, 1.0f + __expf(-gate[i]));
+                    const float silu = gate[i] * sigmoid, scaled = grad[i] * scale;
+                    hidden[i] = silu * up[i] * scale;
+                    product += grad[i] * (silu * up[i]);
+                    by_up[i] = scaled * silu;
+                    by_gate[i] = scaled * up[i] * sigmoid * (1.0f + gate[i] * (1.0f - sigmoid));
+                }
+                if (column < n) part += product;      // beyond, another expert's columns were read
+                store_pair(out, row, column, work.limit, n, hidden[0], hidden[1]);
+                store_pair(out_2, row, column, work.limit, n, by_gate[0], by_gate[1]);
+                store_pair(out_3, row, column, work.limit, n, by_up[0], by_up[1]);
+            }
+            part += __shfl_xor_sync(0xffffffffu, part, 1);
+            part += __shfl_xor_sync(0xffffffffu, part, 2);
+            if (products && lane % 4 == 0 && row < work.limit) {
+                products[(i64)(work.column / OUT_N) * rows + row] = part;
+            }
+        }
+    }
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+grouped(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorMap right_map,
+        const __grid_constant__ TensorMap out_map, const __grid_constant__ TensorMap aside_map,
+#if PAIRED
+        const __grid_constant__ TensorMap left_2_map, const __grid_constant__ TensorMap right_2_map,
+#endif
+        element* out,
+#if GATED
+        const element* inner, element* out_2, element* out_3, const float* scales, float* products,
+#endif
+        const int* table, const int* counted, int rows, int m, int n, int k, int experts) {
+    extern __shared__ u8 shared_bytes[];
+    const u32 base = (shared_address(shared_bytes) + 1023u) & ~1023u;
+    const u32 buffers = base + STAGES * STAGE_BYTES;
+    const u32 full = buffers + BUFFERS_BYTES;
+    const u32 empty = full + 8 * STAGES;
+    const int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
+    const int thread = threadIdx.x % 128;
+
+    if (threadIdx.x == 0) {
+        for (u32 stage = 0; stage < STAGES; ++stage) {
+            barrier_init(full + 8 * stage, 1);
+            barrier_init(empty + 8 * stage, CONSUMERS);
+        }
+        barrier_inits_visible();
+        prefetch_map(&left_map);
+        prefetch_map(&right_map);
+    }
+    __syncthreads();
+    wait_for_previous_kernel();
+    const Plan plan(table, counted, rows, m, n, k, experts);
+
+    if (warpgroup == 0) {
+#if TRADED
+        registers_down<PRODUCER_REGISTERS>();
+#endif
+        if (thread == 0) {
+            Ring ring = {0, 0};
+#if KEEP_left
+            const u64 left_policy = evict_last(), right_policy = evict_normal();
+#elif KEEP_right
+            const u64 left_policy = evict_normal(), right_policy = evict_last();
+#elif KEEP_stream
+            const u64 left_policy = evict_first(), right_policy = evict_first();
+#else
+            const u64 left_policy = evict_normal(), right_policy = evict_normal();
+#endif
+            for (int turn = blockIdx.x; turn < plan.turns; turn += gridDim.x) {
+                const Work work = plan.at(turn);
+                for (int step = 0; step < work.steps; ++step) {
+                    const u32 barrier = full + 8 * ring.stage;
+                    const u32 left = base + ring.stage * STAGE_BYTES;
+                    const u32 right = left + BOXES * LEFT_BOX;
+                    const TensorMap *left_from = &left_map, *right_from = &right_map;
+                    int depth = work.depth + step * TILE_K;
+#if PAIRED
+                    if (step >= work.steps / 2) {
+                        depth -= work.steps / 2 * TILE_K;
+                        left_from = &left_2_map, right_from = &right_2_map;
+                    }
+#endif
+                    barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
+                    barrier_expect(barrier, STAGE_BYTES);
+#if LEFT_ACROSS
+                    load_across<false, TILE_M>(left, left_from, barrier, work.row, depth, 0,
+                                               left_policy);
+#endif
+#if RIGHT_ACROSS
+                    const int over = BY_WEIGHT ? 0 : work.expert * k;     // experts' depths
+                    load_across<false, TILE_N>(right, right_from, barrier, work.column,
+                                               over + depth, 0, right_policy);
+#endif
+#pragma unroll
+                    for (int box = 0; box < BOXES; ++box) {
+#if !LEFT_ACROSS
+                        load_box_hinted(left + box * LEFT_BOX, left_from, barrier, depth + box * 64,
+                                        work.row, left_policy);
+#endif
+#if !RIGHT_ACROSS
+                        const int y = work.expert * n + work.column;
+                        load_box_hinted(right + box * RIGHT_BOX, right_from, barrier,
+                                        depth + box * 64, y, right_policy);
+#if GATED
+                        load_box_hinted(right + box * RIGHT_BOX + OUT_N * 128, &aside_map, barrier,
+                                        depth + box * 64, y, right_policy);
+#endif
+#endif
+                    }
+                    ring.advance();
+                }
+            }
+            let_next_kernel_start();
+        }
+    } else {
+#if TRADED && CONSUMERS > 1
+        registers_up<CONSUMER_REGISTERS>();
+#endif
+        const int consumer = warpgroup - 1;
+        const int warp = thread / 32, lane = thread % 32;
+        const int wg_row = consumer * WG_ROWS;
+        Ring ring = {0, 0};
+        float sums[WG_BLOCKS][TILE_N / 2];
+        auto release = [&](u32 stage) {
+            if (thread == 0) barrier_arrive(empty + 8 * stage);
+        };
+#if EPILOGUE_engine
+        const u32 my_buffers = buffers + consumer * (BUFFERS * BUFFER_BYTES);
+        u32 chunk_number = 0;     // of all chunks that this warpgroup has written
+#endif
+        for (int turn = blockIdx.x; turn < plan.turns; turn += gridDim.x) {
+            const Work work = plan.at(turn);
+            const int first_row = work.out_row + wg_row;
+#pragma unroll
+            for (int block = 0; block < WG_BLOCKS; ++block) {
+#pragma unroll
+                for (int i = 0; i < TILE_N / 2; ++i) sums[block][i] = 0.0f;
+            }
+#if PRODUCTS_warpgroup
+            u32 before = 0;        // the stage that may still be read
+#endif
+            for (int step = 0; step < work.steps; ++step) {
+                barrier_wait(full + 8 * ring.stage, ring.parity);
+                const u32 stage = base + ring.stage * STAGE_BYTES;
+                const u32 right = stage + BOXES * LEFT_BOX;
+#if LEFT_ACROSS
+                const u32 left = stage + wg_row / 64 * ACROSS_BOX;
+#else
+                const u32 left = stage + wg_row * 128;
+#endif
+#if PRODUCTS_warpgroup
+#pragma unroll
+                for (int block = 0; block < WG_BLOCKS; ++block) hold(sums[block]);
+                products_begin();
+#pragma unroll
+                for (int part = 0; part < 4 * BOXES; ++part) {
+                    const u64 b = right_factor(right, part);
+#pragma unroll
+                    for (int block = 0; block < WG_BLOCKS; ++block) {
+                        multiply(sums[block], left_factor(left, block, part), b);
+                    }
+                }
+                products_commit();
+#pragma unroll
+                for (int block = 0; block < WG_BLOCKS; ++block) hold(sums[block]);
+                products_wait<1>();
+                if (step > 0) release(before);
+                before = ring.stage;
+#else
+                multiply_by_warps(sums, left, right, warp, lane);
+                warps_sync(1 + consumer, 128);
+                release(ring.stage);
+#endif
+                ring.advance();
+            }
+#if PRODUCTS_warpgroup
+            products_wait<0>();
+#pragma unroll
+            for (int block = 0; block < WG_BLOCKS; ++block) hold(sums[block]);
+            if (work.steps > 0) release(before);
+#endif
+
+#if GATED
+            leave_gradients(sums, work, first_row + warp * 16, lane, rows, n, inner, out, out_2,
+                            out_3, scales, products);
+#elif EPILOGUE_engine
+            // Rows of an expert begin and end at multiples of 64: a box is its own or none of its.
+#pragma unroll
+            for (int block = 0; block < WG_BLOCKS; ++block) {
+                const int box_row = first_row + block * 64;
+                if (box_row >= work.limit) continue;
+#pragma unroll
+                for (int chunk = 0; chunk < CHUNKS; ++chunk, ++chunk_number) {
+                    const u32 buffer = my_buffers + chunk_number % BUFFERS * BUFFER_BYTES;
+                    const int row_in = warp * 16 + lane % 16;
+                    if (thread == 0) stores_have_read<BUFFERS - 1>();
+                    warps_sync(1 + consumer, 128);
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        const float* s = sums[block] + chunk * 32 + j * 8;
+                        const u32 at =
+                            buffer + row_in * 128 + ((2 * j + lane / 16 ^ (row_in & 7)) << 4);
+                        store_matrices(at, pack2(s[0], s[1]), pack2(s[2], s[3]), pack2(s[4], s[5]),
+                                       pack2(s[6], s[7]));
+                    }
+                    shared_visible_to_engines();
+                    warps_sync(1 + consumer, 128);
+                    if (thread == 0) {
+                        store_box(&out_map, buffer, work.column + chunk * 64, box_row);
+                        stores_commit();
+                    }
+                }
+            }
+#else
+#pragma unroll
+            for (int block = 0; block < WG_BLOCKS; ++block) {
+                const int row = first_row + block * 64 + warp * 16 + lane / 4;
+#pragma unroll
+                for (int j = 0; j < OUT_N / 8; ++j) {
+                    const int column = work.column + j * 8 + lane % 4 * 2;
+                    const float* s = sums[block] + 4 * j;
+                    store_pair(out, row, column, work.limit, n, s[0], s[1]);
+                    store_pair(out, row + 8, column, work.limit, n, s[2], s[3]);
+                }
+            }
+#endif
+        }
+#if EPILOGUE_engine
+        if (thread == 0) stores_have_read<0>();
+#endif
+    }
+}

@@ -1,0 +1,263 @@
+"""The CUDA route of a routed layer: its space, its plan; its kernels, run on the CPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.unit.emulated import COMPILER, bits, numbers, run_parts
+from tests.unit.interpreted import small_operator
+
+from kernelarc.genomes import Genome, Operator, Workload, packaged_problem
+from kernelarc.genomes.kernels import (
+    DeviceLimits,
+    ScratchArgument,
+    TensorArgument,
+    TensorMap,
+    kernel_routes,
+)
+from kernelarc.genomes.routes._cuda_grouped import FILE, KINDS, GroupedShape
+from kernelarc.genomes.routes._cuda_layer import ROUTING, CudaLayer, LayerSizes, cuda_layer_route
+from kernelarc.genomes.routes._cuda_parts import part_genome
+
+HOPPER = DeviceLimits.of_arch("sm_90a")
+SMALL = {
+    "tokens": 41, "hidden": 128, "intermediate": 64, "shared_intermediate": 192,
+    "experts": 5, "top_k": 3,
+}  # fmt: skip
+TILE: dict[str, Any] = {
+    "consumers": 1, "wg_rows": 64, "tile_n": 64, "tile_k": 64, "stages": 2, "blocks": 1, "group": 1,
+    "producer_registers": 40, "keep": "none", "l2_promotion": 0, "epilogue": "direct",
+}  # fmt: skip
+WHOLE: dict[str, Any] = {
+    "products": "warp", "pad": 64, "chunk": 128, "pack_threads": 64, "gather_threads": 64,
+    "pdl": False,
+}  # fmt: skip
+
+
+def route_of(operator: Operator) -> CudaLayer:
+    route = cuda_layer_route(operator)
+    assert isinstance(route, CudaLayer)
+    return route
+
+
+def tiles(**kinds: dict[str, Any]) -> dict[str, Any]:
+    """Return genes: small tiles, and what some kinds have instead."""
+    found = dict(WHOLE)
+    for kind in KINDS:
+        genes = {**TILE, **kinds.get(kind.name, {})}
+        if kind.gated or genes["epilogue"] == "direct":
+            genes.pop("buffers", None)
+        if kind.gated:
+            genes.pop("epilogue")
+        found |= {f"{kind.name}_{name}": allele for name, allele in genes.items()}
+    return found
+
+
+def small(**sizes: int) -> tuple[CudaLayer, Workload]:
+    operator, workload = small_operator("moe_layer_backward", {**SMALL, **sizes}, "bfloat16")
+    return route_of(operator), workload
+
+
+@pytest.mark.parametrize("name", ["moe_layer_backward", "moe_layer_backward_wide"])
+def test_a_layer_has_two_routes_and_what_is_drawn_fits(name: str) -> None:
+    problem = packaged_problem(name)
+    assert sorted(r.name for r in kernel_routes(problem.operator)) == ["cuda", "triton"]
+    route, rng = route_of(problem.operator), np.random.default_rng(2)
+    workload = problem.workloads[0]
+    space = route.space(workload, HOPPER)
+    assert len(space.genes) >= 40 and len(route.seeds(workload, HOPPER)) >= 3
+    for _ in range(60):
+        genome = space.sample(rng)
+        for kind in KINDS:
+            shape = GroupedShape(part_genome(kind.name, genome), kind.gated)
+            blocks = genome[f"{kind.name}_blocks"]
+            assert isinstance(blocks, int)
+            assert shape.shared_bytes <= HOPPER.shared_bytes
+            held = blocks * (shape.shared_bytes + 1024)
+            assert held <= HOPPER.shared_bytes_multiprocessor
+            assert shape.tile_m <= 256 and shape.tile_n <= 256
+
+
+def test_what_does_not_fit_boxes_or_the_plan_is_said() -> None:
+    route, workload = small(intermediate=72)
+    assert "multiples of 64" in str(route.unsuited(workload))
+    route, workload = small(experts=1100)
+    assert "1024 experts" in str(route.unsuited(workload))
+    route, workload = small()
+    assert route.unsuited(workload) is None
+    other = packaged_problem("moe_swiglu_backward").operator
+    assert cuda_layer_route(other) is None
+
+
+def test_stages_never_reach_into_the_next_expert() -> None:
+    route, workload = small()
+    space, rng = route.space(workload, HOPPER), np.random.default_rng(4)
+    for _ in range(60):
+        alleles: dict[str, Any] = dict(space.sample(rng).items())
+        assert alleles["token_tile_k"] == 64, "an expert has 64 features inside"
+        assert alleles["weight_tile_k"] <= alleles["pad"]
+
+
+@pytest.mark.parametrize("pad", [64, 128])
+def test_there_is_room_for_rows_however_they_are_spread(pad: int) -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(200):
+        experts, tokens = int(rng.integers(1, 40)), int(rng.integers(1, 300))
+        top_k = int(rng.integers(1, experts + 1))
+        size = LayerSizes(
+            tokens=tokens, hidden=64, inner=64, shared=64, experts=experts, top_k=top_k
+        )
+        favourites = rng.random(experts) ** 8
+        counts = np.zeros(experts, int)
+        for _ in range(tokens):
+            counts[np.argsort(-favourites * rng.random(experts))[:top_k]] += 1
+        assert (-(-counts // pad) * pad).sum() <= size.rows(pad)
+
+
+def test_a_plan_reads_only_what_was_written_before() -> None:
+    route, workload = small()
+    parts = route.parts(workload, route.seeds(workload, HOPPER)[0].genome, "sm_90a")
+    launches = [launch for part in parts for launch in part.launches]
+    assert [launch.symbol for launch in launches[:4]] == ["tally", "plan", "place", "pack"]
+    assert [launch.symbol for launch in launches[4:]].count("grouped") == 12
+    held = {one.name for part in parts for one in part.scratch}
+    named = set()
+    for launch in launches:
+        for each in launch.arguments:
+            place = each.source if isinstance(each, TensorMap) else each
+            if isinstance(place, ScratchArgument):
+                assert place.name in held
+                named.add(place.name)
+            elif isinstance(place, TensorArgument):
+                named.add(place.name)
+    own = {spec.name for spec in (*route.operator.inputs, *route.operator.outputs)}
+    assert named == held | own
+    assert len({part.text for part in parts}) == 5, "both sets of experts share four kernels"
+
+
+# On the CPU
+
+
+def right_gradients(given: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    """Return a layer's gradients in float64."""
+    grad, x, weights, chosen = (given[n] for n in list(given)[:4])
+    gates, ups, downs, *shared = list(given.values())[4:]
+    grads = [np.zeros_like(each) for each in (gates, ups, downs)]
+    by_weight = np.zeros_like(weights)
+
+    def expert(rows: NDArray[Any], scale: NDArray[Any], *three: NDArray[Any]) -> list[NDArray[Any]]:
+        gate, up, down = three
+        g, u, d = x[rows] @ gate.T, x[rows] @ up.T, grad[rows] @ down
+        sigmoid = 1 / (1 + np.exp(-g))
+        hidden = g * sigmoid * u
+        by_hidden = d * scale[:, None]
+        by_up = by_hidden * g * sigmoid
+        by_gate = by_hidden * u * sigmoid * (1 + g * (1 - sigmoid))
+        down_grad = grad[rows].T @ (hidden * scale[:, None])
+        token = by_gate @ gate + by_up @ up
+        return [token, (d * hidden).sum(1), by_gate.T @ x[rows], by_up.T @ x[rows], down_grad]
+
+    everyone = np.arange(len(x))
+    by_x, _, *by_shared = expert(everyone, np.ones(len(x)), *shared)
+    for e in range(len(gates)):
+        rows, slots = np.nonzero(chosen == e)
+        if len(rows):
+            token, part, *three = expert(rows, weights[rows, slots], gates[e], ups[e], downs[e])
+            by_weight[rows, slots] = part
+            np.add.at(by_x, rows, token)
+            for whole, one in zip(grads, three, strict=True):
+                whole[e] = one
+    return [by_x, by_weight, *grads, *by_shared]
+
+
+def drawn_inputs(route: CudaLayer, workload: Workload, rng: np.random.Generator) -> dict[str, Any]:
+    """Return inputs by name as numbers that bfloat16 holds; the last expert is never chosen."""
+    size = route.sizes(workload)
+    given: dict[str, Any] = {}
+    axes = {**{n: a.value for n, a in route.operator.axes.items() if a.value}, **workload.axes}
+    for spec in route.operator.inputs:
+        shape = [axes[name] for name in spec.shape or ()]
+        if spec.dtype == "int64":
+            rest = [rng.permutation(size.experts - 1)[: size.top_k] for _ in range(size.tokens)]
+            given[spec.name] = np.stack(rest).astype(np.int64)
+        elif spec.dtype == "float32":
+            given[spec.name] = rng.random(shape).astype(np.float32).astype(np.float64)
+        else:
+            values = rng.standard_normal(shape) / (4 if len(shape) > 2 else 2)
+            given[spec.name] = numbers(bits(values))
+    return given
+
+
+def emulated_layer(
+    route: CudaLayer, workload: Workload, genome: Genome, given: dict[str, Any], folder: Path
+) -> list[NDArray[Any]]:
+    """Run a genome on the CPU; return the outputs as numbers."""
+    axes = {**{n: a.value for n, a in route.operator.axes.items() if a.value}, **workload.axes}
+    small_route = route.on(replace(HOPPER, multiprocessors=3))
+    parts = small_route.parts(workload, genome, "sm_90a")
+    kinds = {"int64": np.int64, "float32": np.float32}
+    tensors = {
+        spec.name: np.ascontiguousarray(given[spec.name].astype(kinds[spec.dtype]))
+        if spec.dtype in kinds
+        else bits(given[spec.name])
+        for spec in route.operator.inputs
+    }
+    for spec in route.operator.outputs:
+        shape = [axes[name] for name in spec.shape or ()]
+        kind = np.float32 if spec.dtype == "float32" else np.uint16
+        tensors[spec.name] = np.full(shape, np.nan if kind is np.float32 else 0x7FFF, kind)
+    files = [(ROUTING if part.launches[0].symbol != "grouped" else FILE, part) for part in parts]
+    run_parts(files, tensors, folder)
+    found = [tensors[spec.name] for spec in route.operator.outputs]
+    return [numbers(each) if each.dtype == np.uint16 else each.astype(np.float64) for each in found]
+
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
+    "smallest tiles": (tiles(), {}),
+    "two warpgroups, several tiles of rows": (
+        {
+            **tiles(
+                inner={"consumers": 2, "group": 2, "tile_k": 128},
+                hidden={"tile_n": 96, "consumers": 2, "stages": 3},
+                token={"tile_n": 128, "epilogue": "engine", "buffers": 1, "consumers": 2},
+                weight={"tile_k": 128, "epilogue": "engine", "buffers": 2, "stages": 3},
+            ),
+            "pad": 128,
+        },
+        {"tokens": 130},
+    ),
+    "by warpgroups": (
+        {
+            **tiles(
+                inner={"epilogue": "engine", "buffers": 2, "wg_rows": 128},
+                hidden={"tile_n": 128, "group": 4},
+                token={"group": 2, "tile_n": 128},
+                weight={"wg_rows": 128, "group": 2},
+            ),
+            "products": "warpgroup",
+            "chunk": 256,
+            "pack_threads": 128,
+        },
+        {"tokens": 130},
+    ),
+}
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_are_right_on_the_cpu(case: str, tmp_path: Path) -> None:
+    alleles, sizes = CASES[case]
+    route, workload = small(**sizes)
+    genome = route.space(workload, HOPPER).genome(alleles)
+    given = drawn_inputs(route, workload, np.random.default_rng(9))
+    found = emulated_layer(route, workload, genome, given, tmp_path)
+    for spec, one, other in zip(route.operator.outputs, found, right_gradients(given), strict=True):
+        assert np.isfinite(one).all(), spec.name
+        gap = np.abs(one - other).max() / np.abs(other).max()
+        assert gap < 1.5e-2, (spec.name, gap)
+    assert not np.any(found[2][-1]), "what no token chose has no gradient"
