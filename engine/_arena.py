@@ -11,7 +11,7 @@ from kernelarc.engine._ledger import Ledger
 from kernelarc.engine._sharing import Need
 from kernelarc.engine._traps import TrapEvidence
 from kernelarc.engine._view import LogView, OwnView
-from kernelarc.genomes import Conclusion, Genome, Judged, Space, Status, Workload
+from kernelarc.genomes import Conclusion, ConclusionKind, Genome, Judged, Space, Status, Workload
 from kernelarc.islands import Island
 
 STORE = "store"
@@ -76,6 +76,11 @@ class Arena:
         self.need = Need()
         self._rounds: dict[int, _Told] = {}
         self._next_told = 0
+
+    @property
+    def closed(self) -> bool:
+        """Whether an island sees its own evaluations only."""
+        return bool(self._own)
 
     def view_of(self, island: str) -> LogView:
         """Return what this island may see: the whole log, or its own part of it."""
@@ -142,6 +147,15 @@ class Arena:
                 heard = [c for c in told.conclusions if migrate or c.island == name]
                 if heard:
                     island.receive(heard)
+                    self._show(name, heard)
+
+    def _show(self, name: str, heard: Sequence[Conclusion]) -> None:
+        """Where the log is closed: a win brings the evaluation that it rests on."""
+        for conclusion in heard if name in self._own else ():
+            genome = conclusion.genome if conclusion.workload == self.key else None
+            judged = None if genome is None else self.find(genome.fingerprint)
+            if judged is not None and conclusion.kind is ConclusionKind.WIN:
+                self._own[name].hear(judged)
 
     def find(self, fingerprint: str) -> Judged | None:
         """Return an evaluation whose genome is still at hand (recent, good, or a claim)."""

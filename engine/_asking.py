@@ -108,11 +108,17 @@ class Asker:
         draft.offer(list(islice((f for f in firsts if draft.fresh(f[1])), n)), count=False)
         near = [first for first in self._of_neighbours(arena) if draft.fresh(first[1])]
         draft.offer(near[: draft.missing(n)], count=False)
-        allowed = int(_ATTRIBUTION_PART * max(arena.evaluated - _ATTRIBUTION_AFTER, 0))
-        room = min(draft.missing(n), allowed - arena.attribution.spent)
+        room = min(draft.missing(n), self._for_attribution(arena) - arena.attribution.spent)
         reverts = (r for r in _reverts(arena) if draft.fresh(r[1]))
         draft.offer(list(islice(reverts, max(room, 0))), count=False)
         draft.invite(_nominee(arena))
+
+    def _for_attribution(self, arena: Arena) -> int:
+        """Return how many trials of attribution there may have been by now."""
+        if not self._state.migrate:
+            return 0  # what is concluded reaches nobody
+        after = 0 if arena.closed else _ATTRIBUTION_AFTER
+        return int(_ATTRIBUTION_PART * max(arena.evaluated - after, 0))
 
     def _of_neighbours(self, arena: Arena) -> Iterator[tuple[str, Proposal]]:
         """Yield the bests that stand on the nearest other workloads, where they fit here."""

@@ -85,6 +85,11 @@ class OwnView(LogView):
         """Duplicates are recognised campaign-wide in either mode."""
         return self._shared.evaluated(fingerprint)
 
+    def hear(self, judged: Judged) -> None:
+        """Take in the evaluation that another island's conclusion rests on; once."""
+        if judged.evaluation.candidate.genome.fingerprint not in self._seen:
+            self.add(judged)
+
 
 class DraftView:
     """A view in the middle of a round: what others proposed for it counts as in flight."""
