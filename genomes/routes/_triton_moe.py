@@ -6,6 +6,7 @@ products at once), gradients of the tokens (two), and of the weights (three).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,12 +55,33 @@ _SCHEDULING, _PRECISION = Strategy.SCHEDULING, Strategy.PRECISION
 _MOST_EXPERTS, _MOST_ELEMENTS = 1024, 2**31 - 1
 
 
+_SOME_ROWS, _MANY_ROWS = 64, 1024  # to an expert
+
 # By phase: rows, columns, depth, warps, stages, raster.
-_STARTS = (
+_MANY = (
     ((128, 64, 64, 8, 3, 8), (128, 128, 64, 8, 4, 8), (128, 64, 64, 8, 4, 8)),
+    ((128, 64, 64, 8, 3, 8), (128, 128, 64, 8, 3, 8), (128, 128, 64, 8, 3, 8)),
+)
+_SOME = (
     ((64, 64, 64, 4, 3, 8), (64, 64, 64, 4, 4, 8), (64, 128, 32, 4, 4, 8)),
+    ((64, 32, 64, 4, 4, 8), (64, 64, 64, 4, 4, 8), (64, 64, 64, 4, 4, 8)),
+)
+# The weights are all that is read: the more programs, the more of them draw from memory.
+_FEW = (
+    ((16, 32, 128, 4, 4, 0), (16, 32, 128, 4, 4, 0), (64, 64, 16, 4, 3, 4)),
+    ((16, 16, 128, 2, 5, 0), (16, 16, 128, 2, 5, 0), (64, 128, 16, 4, 2, 4)),
     ((16, 64, 128, 4, 4, 0), (16, 64, 128, 4, 4, 0), (64, 64, 16, 4, 3, 4)),
 )
+
+
+def _starts(rows: int) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """Yield what to try first for so many rows to an expert: what is made for them leads."""
+    if rows < _SOME_ROWS:
+        yield from (*_FEW, _SOME[0])
+    elif rows < _MANY_ROWS:
+        yield from (*_SOME, _MANY[0], _FEW[-1])
+    else:
+        yield from (*_MANY, _SOME[0])
 
 
 def _start(*tiles: tuple[int, ...]) -> dict[str, Any]:
@@ -144,8 +166,10 @@ class TritonMoe(PackagedTritonRoute):
         return Space(ROUTE, tuple(genes), _constraints(device, names))
 
     def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
-        """Return tiles for few, for some and for many rows to an expert."""
-        return started(self.space(workload, device), [_start(*tiles) for tiles in _STARTS])
+        """Return tiles for as many rows as an expert has, then for others."""
+        sizes = self._sizes(workload)
+        starts = _starts(max(1, sizes.rows // sizes.experts))
+        return started(self.space(workload, device), [_start(*tiles) for tiles in starts])
 
     def calls(self, workload: Workload, genome: Genome, arch: str) -> list[TritonCall]:
         """Return the launches of a genome, in order."""
@@ -179,11 +203,12 @@ def _phase(name: str, rows: int) -> tuple[Gene, ...]:
     """Return the genes of one phase; tiles of few rows where an expert has few."""
     low = 64 if rows >= 512 or rows == 0 else 32 if rows >= 64 else 16
     shallow = 16 if name == "weight" else 32
+    narrow = 0 < rows < _SOME_ROWS
     return (
         PowerOfTwo(name=f"{name}_m", low=min(low, 64), high=256, strategy=_TENSOR),
-        PowerOfTwo(name=f"{name}_n", low=32, high=256, strategy=_TENSOR),
+        PowerOfTwo(name=f"{name}_n", low=16 if narrow else 32, high=256, strategy=_TENSOR),
         PowerOfTwo(name=f"{name}_k", low=shallow, high=128, strategy=_TENSOR),
-        Choice(name=f"{name}_warps", options=(4, 8), strategy=_TENSOR),
+        Choice(name=f"{name}_warps", options=(1, 2, 4, 8) if narrow else (4, 8), strategy=_TENSOR),
         Choice(name=f"{name}_stages", options=(2, 3, 4, 5), strategy=_MEMORY),
         Choice(
             name=f"{name}_group",
@@ -203,8 +228,8 @@ def _constraints(device: DeviceLimits, names: tuple[str, ...]) -> tuple[Constrai
         "hidden_m * hidden_n * 3 <= 6144 * hidden_warps",
         "token_m * token_n <= 6144 * token_warps",
         "weight_m * weight_n * (1 + weight_dual) <= 6144 * weight_warps",
-        "hidden_m * hidden_n >= 256 * hidden_warps",
-        "token_m * token_n >= 256 * token_warps",
+        "hidden_m * hidden_n >= 128 * hidden_warps",
+        "token_m * token_n >= 128 * token_warps",
         "weight_m * weight_n >= 256 * weight_warps",
     )
     return tuple(ExpressionConstraint(text, names) for text in texts)

@@ -150,3 +150,23 @@ def test_an_exported_solution_computes_what_the_reference_does(
     }
     write_solution(tmp_path, route, operator, rows)
     assert_right(tmp_path, operator, SMALL[name], CHECK)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "rows", "programs"), [(1, 16, 24), (512, 64, 96), (8192, 128, 768)]
+)
+def test_the_first_genome_is_made_for_as_many_rows_as_there_are(
+    tokens: int, rows: int, programs: int
+) -> None:
+    """Few rows: the weights are all that is read, so many programs draw from memory."""
+    problem = packaged_problem("moe_swiglu_backward", [{"tokens": tokens}])
+    route, (workload,) = route_of(problem.operator), problem.workloads
+    seeds = [seed.genome for seed in route.seeds(workload, HOPPER)]
+    assert len(seeds) >= 3
+    assert seeds[0]["hidden_m"] == rows
+    inner = next(
+        axis.value for name, axis in problem.operator.axes.items() if name == "intermediate"
+    )
+    assert inner is not None
+    columns = inner // int(seeds[0]["hidden_n"])  # type: ignore[arg-type]
+    assert -(-tokens // rows) * columns == programs
