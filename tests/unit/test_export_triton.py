@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import inspect
 import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -244,13 +246,29 @@ def test_helion_loads_its_file(tmp_path: Path) -> None:
     }
 
 
-def test_a_genome_of_the_packaged_product_has_helion_s_words(tmp_path: Path) -> None:
-    alleles: dict[str, Allele] = {
-        "block_m": 128, "block_n": 256, "block_k": 64, "num_warps": 8, "num_stages": 3,
-        "load": "descriptor", "store_descriptor": False, "warp_specialize": False, "group": 8,
-        "persistent": True, "sm_multiple": 1, "flatten": False, "loop_stages": 0, "maxnreg": 0,
-        "num_ctas": 1, "split_k": 1, "epilogue_parts": 2, "aliased": True,
+PACKAGED: Mapping[str, Allele] = MappingProxyType({
+    "block_m": 128, "block_n": 256, "block_k": 64, "num_warps": 8, "num_stages": 3,
+    "load": "descriptor", "store_descriptor": False, "warp_specialize": False, "group": 8,
+    "persistent": True, "sm_multiple": 1, "flatten": False, "loop_stages": 0, "maxnreg": 0,
+    "num_ctas": 1, "split_k": 1, "epilogue_parts": 2, "aliased": True,
+})  # fmt: skip
+
+
+def test_helion_has_a_word_for_everything_of_the_packaged_product(tmp_path: Path) -> None:
+    loaded = helion_class()
+    one = Genome("triton", PACKAGED)
+    (path,) = exported(tmp_path / "best.json", layer(GEMM, SIZES[0]), [one], "helion")
+    found = dict(loaded.load(path))
+    assert found == json.loads(path.read_text())
+    words = inspect.signature(loaded).parameters
+    assert {name for name in found if words[name].kind is inspect.Parameter.KEYWORD_ONLY} == {
+        "block_sizes", "epilogue_subtile", "indexing", "l2_groupings", "num_sm_multiplier",
+        "num_stages", "num_warps", "pid_type",
     }  # fmt: skip
+
+
+def test_a_genome_of_the_packaged_product_has_helion_s_words(tmp_path: Path) -> None:
+    alleles = dict(PACKAGED)
     one = Genome("triton", alleles)
     (path,) = exported(tmp_path / "best.json", layer(GEMM, SIZES[0]), [one], "helion")
     found = json.loads(path.read_text())
