@@ -60,7 +60,7 @@ PLAN = (
     Part("judge 4096", "judge", 35, {"size": SQUARE, "of": ["ours 4096", "helion 4096"]}),
     Part("random 4096", "random", 40, {"size": SQUARE, "seconds": 24, "seed": 1}),
     Part("autotune 4096", "autotune", 30, {"size": SQUARE, "seconds": 15}),
-    Part("norm", "norm", 30, {"seconds": 8}),
+    Part("norm", "norm", 60, {"seconds": 10}),
     Part("ours skinny", "ours", 40, {"size": SKINNY, "seconds": 15, "seed": 0}),
     Part("helion skinny", "helion", 60, {"size": SKINNY}),
     Part("judge skinny", "judge", 35, {"size": SKINNY, "of": ["ours skinny", "helion skinny"]}),

@@ -12,7 +12,7 @@ import json
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +96,8 @@ class WatchedDevice(KernelDevice):
         super().__init__(only=ROUTE)
         self.said: list[dict[str, str]] = []
         self.opened_s: list[float] = []
+        self.asked_s: list[float] = []
+        self.prepared_s: dict[int, float] = {}
         self.searched: list[dict[str, str]] = []
         self.identity: dict[str, str] = {}
         self.roofline: dict[str, float] = {}
@@ -108,9 +110,7 @@ class WatchedDevice(KernelDevice):
         session = super().open(problem, seed=seed, artefacts=artefacts, margin=margin)
         self.opened_s.append(round(time.monotonic() - begun, 2))
         self.identity = dict(session.environment.identity)
-        if isinstance(session, KernelSession) and not self.roofline:
-            self.roofline = dict(session.roofline())
-        close, idle = session.close, session.idle_s
+        close, idle, submit = session.close, session.idle_s, session.submit
 
         def idling() -> float | None:
             if isinstance(session, KernelSession) and idle_asked:  # the search has just ended
@@ -118,16 +118,23 @@ class WatchedDevice(KernelDevice):
             idle_asked.append(True)
             return idle()
 
+        def submitting(candidates: Sequence[Candidate], *, limit: Mapping[str, float]) -> None:
+            self.asked_s.append(round(time.monotonic() - begun, 2))
+            submit(candidates, limit=limit)
+
         def closing() -> None:
             try:
-                if getattr(session, "_flow", None) is not None:
+                if isinstance(session, KernelSession) and session._flow is not None:
                     self.said.append(dict(session.observe()))
+                    self.prepared_s = self.prepared_s or dict(session._flow._line.prepared_s)
+                    self.roofline = self.roofline or dict(session.roofline())  # no search's time
             finally:  # also where the device does not answer any more
                 close()
 
         idle_asked: list[bool] = []
         session.idle_s = idling  # type: ignore[method-assign]
         session.close = closing  # type: ignore[method-assign]
+        session.submit = submitting  # type: ignore[method-assign]
         return session
 
 
@@ -166,6 +173,8 @@ def campaign(
             "device_said": device.said[0] if device.said else {},
             "when_the_search_ended": device.searched[0] if device.searched else {},
             "session_open_after_s": device.opened_s[0] if device.opened_s else None,
+            "first_asked_after_s": device.asked_s[0] if device.asked_s else None,
+            "inputs_and_reference_s": device.prepared_s.get(0),
             "device": device.identity,
             "roofline": device.roofline,
             "best": None if best is None else json.loads(json.dumps(best.to_json())),
