@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -63,6 +64,9 @@ class Auditor:
         self._top = top
         self._rounds = rounds
         self._succession = Succession(session=session, state=state, rivals=top, rounds=rounds)
+        self._visited: set[str] = set()
+        self.spent_s = {"first_visits_s": 0.0, "later_visits_s": 0.0}
+        """Seconds of contests: a workload's first chooses its baseline and makes all ready."""
 
     def units(self) -> Iterator[list[Entry]]:
         """Yield one unit per workload: its records, and retractions of wins that fell.
@@ -92,12 +96,17 @@ class Auditor:
         return arena.ledger.standing()[-(self._top + 1) :]
 
     def _contest(self, arena: Arena) -> Contest:
-        return self._session.contest(
+        begun = time.monotonic()
+        found = self._session.contest(
             arena.workload,
             [claim.evaluation.candidate.genome for claim in self._claims(arena)],
             rounds=1 if self._session.deterministic else self._rounds,
             baseline=self._session.baseline_name(arena.workload) is not None,
         )
+        which = "later_visits_s" if arena.key in self._visited else "first_visits_s"
+        self._visited.add(arena.key)
+        self.spent_s[which] += time.monotonic() - begun
+        return found
 
     def _audit(self, arena: Arena, visits: list[Contest]) -> Iterator[list[Entry]]:
         claims = self._claims(arena)

@@ -248,13 +248,21 @@ class Campaign:
     def _audit(self, state: CampaignState, journal: Journal) -> None:
         crash_point("before-audit")
         self._observer.on_progress(self._progress(state, "audit"))
-        settings = self._ground.settings
+        settings, begun = self._ground.settings, time.monotonic()
         with self._ground.open() as fresh:
+            opened = time.monotonic()
             auditor = Auditor(fresh, state, top=settings.audit_top, rounds=settings.audit_rounds)
             for unit in auditor.units():
                 journal.write(unit)
                 journal.commit()
-        journal.event("audited", unique=state.counts.unique)
+            ended = time.monotonic()
+        spent_s = {
+            "opening_s": opened - begun,
+            **auditor.spent_s,
+            "closing_s": time.monotonic() - ended,
+        }
+        spent_s = {name: round(seconds, 3) for name, seconds in spent_s.items()}
+        journal.event("audited", unique=state.counts.unique, **spent_s)
         crash_point("after-audit")
 
     def _finish(self, state: CampaignState, journal: Journal, reason: str) -> str:

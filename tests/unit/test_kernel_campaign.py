@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,15 @@ def test_a_finished_campaign_is_resumed(tmp_path: Path) -> None:
     again = resume(first.store, budget=5, device=_device_of(WAYS[:4]))
     assert again.status == "finished"
     assert again.evaluations.unique == 4
+
+
+def test_an_audit_says_where_its_seconds_went(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    result = run(_settings(tmp_path, budget=4), device=_device_of(WAYS[:4]), problem=PROBLEM)
+    most = time.monotonic() - begun
+    with open_reader(result.store) as reader:
+        (event,) = [each for each in reader.events(1) if each.kind == "audited"]
+    parts = {name: value for name, value in event.payload.items() if name.endswith("_s")}
+    assert set(parts) == {"opening_s", "first_visits_s", "later_visits_s", "closing_s"}
+    assert parts["opening_s"] > 0 and parts["first_visits_s"] > 0
+    assert sum(parts.values()) <= most
