@@ -162,6 +162,7 @@ class _Sizes:
     head: int
     page: int
     sequences: int
+    keys: int
 
     @property
     def group(self) -> int:
@@ -211,8 +212,9 @@ class CudaGqaPagedRoute(CudaRoute):
         return Space(self.name, genes, _constraints(sizes, device, names))
 
     def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
-        """Return wide tiles for many queries, shared keys for few."""
-        return started(self.space(workload, device), _STARTS)
+        """Return wide tiles for many queries; for few, keys shared out among blocks."""
+        starts = _starts(self._sizes(workload), device.multiprocessors)
+        return started(self.space(workload, device), starts)
 
     def prepared(self, workload: Workload, genome: Genome, arch: str) -> Prepared:
         """Return attention, and the joining kernel where blocks share out the keys."""
@@ -234,7 +236,7 @@ class CudaGqaPagedRoute(CudaRoute):
             source=cuda_source(FILE, generated),
             macros=genome_macros(genome, macros),
             launches=self._launches(sizes, genome),
-            scratch=_scratch(sizes, number("splits")),
+            scratch=_scratch(sizes, number("splits")) if genome["join"] == "kernel" else (),
         )
 
     def _sizes(self, workload: Workload) -> _Sizes:
@@ -246,13 +248,15 @@ class CudaGqaPagedRoute(CudaRoute):
 
         total_q, q_heads, head = extents(self.roles.q)
         *pages, kv_heads, _ = extents(self.roles.k_cache)
+        page = pages[1] if len(pages) == 2 else 1
         return _Sizes(
             total_q=total_q,
             q_heads=q_heads,
             kv_heads=kv_heads,
             head=head,
-            page=pages[1] if len(pages) == 2 else 1,
+            page=page,
             sequences=extents(self.roles.kv_starts)[0] - 1,
+            keys=page * extents(self.roles.kv_pages)[0] if self.roles.kv_pages else pages[0],
         )
 
     def _launches(self, sizes: _Sizes, genome: Genome) -> tuple[Launch, ...]:
@@ -260,6 +264,7 @@ class CudaGqaPagedRoute(CudaRoute):
         consumers, splits, tile = number("consumers"), number("splits"), number("tile_kv")
         tiles = sizes.tiles(_ROWS * consumers)
         attributes = LaunchAttributes(overlap=bool(genome["pdl"]))
+        joins = splits > 1 and genome["join"] == "kernel"
         stages = 2 * number("stages") * tile * sizes.head * _BYTES
         queries = consumers * _ROWS * sizes.head * _BYTES
         whole = Launch(
@@ -268,10 +273,10 @@ class CudaGqaPagedRoute(CudaRoute):
             grid=(tiles * sizes.kv_heads, splits, 1),
             block=(128 * (consumers + 1), 1, 1),
             shared_bytes=ALIGNMENT_BYTES + queries + stages + _BARRIERS_BYTES,
-            arguments=self._arguments(sizes, tiles, splits),
+            arguments=self._arguments(sizes, tiles, joins=joins),
             attributes=attributes,
         )
-        if splits == 1:
+        if not joins:
             return (whole,)
         heads = sizes.total_q * sizes.q_heads
         outputs = (TensorArgument(self.roles.out), TensorArgument(self.roles.lse))
@@ -285,13 +290,13 @@ class CudaGqaPagedRoute(CudaRoute):
         )
         return (whole, join)
 
-    def _arguments(self, sizes: _Sizes, tiles: int, splits: int) -> tuple[Argument, ...]:
+    def _arguments(self, sizes: _Sizes, tiles: int, *, joins: bool) -> tuple[Argument, ...]:
         roles = self.roles
         starts = roles.q_starts or roles.kv_starts
         pages = roles.kv_pages or roles.kv_starts
         names = (roles.q, roles.k_cache, roles.v_cache, starts, roles.kv_starts, pages)
         outputs = (TensorArgument(roles.out), TensorArgument(roles.lse))
-        partial_results = _PARTIAL if splits > 1 else outputs
+        partial_results = _PARTIAL if joins else outputs
         numbers = tuple(
             ScalarArgument(value, "i32") for value in (sizes.sequences, sizes.total_q, tiles)
         )
@@ -351,12 +356,29 @@ def _rest(sizes: _Sizes) -> tuple[Gene, ...]:
             name="splits",
             options=splits,
             strategy=Strategy.REDUCTION,
-            description="Blocks that share out the keys of a tile; a second kernel joins them.",
+            description="Blocks that share out the keys of a tile.",
+        ),
+        Choice(
+            name="join",
+            options=("kernel", "cluster"),
+            strategy=Strategy.REDUCTION,
+            description="Parts are joined by a second kernel, or by the blocks as one cluster.",
         ),
         Boolean(
             name="overlap",
             strategy=Strategy.FUSION,
             description="The next scores are computed while weights are still being mixed.",
+        ),
+        Boolean(
+            name="turns",
+            strategy=Strategy.SCHEDULING,
+            description="Consumers take turns on the tensor cores, one while others find weights.",
+        ),
+        Choice(
+            name="blocks",
+            options=(1, 2),
+            strategy=Strategy.SCHEDULING,
+            description="Blocks whose registers fit a multiprocessor at once.",
         ),
         Choice(
             name="order",
@@ -377,13 +399,21 @@ def _rest(sizes: _Sizes) -> tuple[Gene, ...]:
 
 def _constraints(sizes: _Sizes, device: DeviceLimits, names: tuple[str, ...]) -> list[Constraint]:
     room = device.shared_bytes - ALIGNMENT_BYTES - _BARRIERS_BYTES
+    reserved = 1024 + ALIGNMENT_BYTES + _BARRIERS_BYTES
+    half = device.shared_bytes_multiprocessor // 2 - reserved
     row = sizes.head * _BYTES
+    taken = f"(consumers * {_ROWS} + 2 * stages * tile_kv) * {row}"
     # Scores, their narrowed form and the mixed values of a thread, beside some 40 others.
     held = f"tile_kv * 3 // 4 + {sizes.head // 2} + 40"
     texts = [
-        f"(consumers * {_ROWS} + 2 * stages * tile_kv) * {row} <= {room}",
+        f"{taken} <= {room}",
         f"{held} <= 240 or consumers == 1 and {held} <= 255",
         f"consumers < 3 or {held} <= 160",
+        "not turns or overlap and consumers > 1 and products == 'warpgroup'",
+        f"blocks == 1 or consumers == 1 and {held} <= 208 and {taken} <= {half}",
+        # A cluster's rows, in lines of 8 more than their features, lie where keys and values lay.
+        "join == 'kernel' or splits > 1 and splits <= 8 and "
+        f"consumers * {_ROWS * (sizes.head + 8)} <= stages * tile_kv * {sizes.head}",
     ]
     return [ExpressionConstraint(text, names) for text in texts]
 
@@ -396,11 +426,31 @@ _WIDE: dict[str, Allele] = {
     "overlap": True,
     "producer_registers": 56,
 }
-_STARTS: tuple[dict[str, Allele], ...] = (
+_NARROW = {**_WIDE, "consumers": 1, "tile_kv": 64}
+_MANY: tuple[dict[str, Allele], ...] = (
     _WIDE,
+    {**_WIDE, "turns": True},
     {**_WIDE, "overlap": False},
-    {**_WIDE, "consumers": 1, "splits": 8},
-    {**_WIDE, "consumers": 1, "splits": 4, "tile_kv": 64},
-    {**_WIDE, "consumers": 1, "tile_kv": 64},
+    {**_WIDE, "consumers": 3, "tile_kv": 64, "turns": True},
+    _NARROW,
+    {**_NARROW, "blocks": 2},
     {**_WIDE, "consumers": 3, "tile_kv": 64},
 )
+
+
+def _starts(sizes: _Sizes, multiprocessors: int) -> tuple[dict[str, Allele], ...]:
+    """Return what to try first.
+
+    Wide tiles where they give every multiprocessor one; narrow ones whose keys are shared out where
+    they do not, into so many parts that every multiprocessor has a block and every part a step.
+    """
+    if sizes.tiles(2 * _ROWS) * sizes.kv_heads >= multiprocessors:
+        return _MANY
+    blocks = max(1, sizes.tiles(_ROWS) * sizes.kv_heads)
+    steps = -(-sizes.keys // (sizes.sequences * 64)) if sizes.sequences else 1
+    wanted = max(1, min(multiprocessors // blocks, steps))
+    splits = 1 << (wanted.bit_length() - 1)
+    few: list[dict[str, Allele]] = [{**_NARROW, "splits": splits}]
+    few += [{**_NARROW, "splits": min(n, 8), "join": "cluster"} for n in (splits, 2 * splits)]
+    few += [{**start, "tile_kv": 32, "stages": 3} for start in few]
+    return (*few, {**_NARROW, "blocks": 2}, {**_NARROW, "splits": 8, "tile_kv": 128}, *_MANY)

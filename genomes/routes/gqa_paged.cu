@@ -5,10 +5,12 @@
 // p / GROUP, head p % GROUP of the group. A warpgroup of producers gathers keys and values row by
 // row (pages may lie anywhere) into stages; each consumer warpgroup owns 64 rows, keeps a running
 // maximum and sum, and begins with the newest keys, the only ones that need a mask.
-// With SPLITS > 1 blocks share out the keys and a second kernel joins what they found.
+// With SPLITS > 1 blocks share out the keys: a second kernel joins what they found, or, with
+// JOIN_cluster, they are a cluster and join it through one another's shared memory.
 //
-// Genes (macros): PRODUCTS_warpgroup|warp, CONSUMERS, TILE_KV, STAGES, SPLITS, OVERLAP,
-// ORDER_longest|given, PRODUCER_REGISTERS, HEADS_first|last, PDL.
+// Genes (macros): PRODUCTS_warpgroup|warp, CONSUMERS, TILE_KV, STAGES, SPLITS,
+// JOIN_kernel|cluster, OVERLAP, TURNS, BLOCKS, ORDER_longest|given, PRODUCER_REGISTERS,
+// HEADS_first|last, PDL.
 // The job: DTYPE_*, HEAD, GROUP, KV_HEADS, PAGE, HAS_LAST_PAGE, RAGGED, DECODING; LENGTH where all
 // sequences have so many queries and keys, so that no starts are read.
 
@@ -20,6 +22,9 @@
 #endif
 #include "attention.cuh"
 
+#ifndef BLOCKS
+#define BLOCKS 1                            // that share a multiprocessor, so far as registers go
+#endif
 #define ROWS (64 * CONSUMERS)
 #define THREADS (128 * (CONSUMERS + 1))
 #define QUERY_BYTES (64 * HEAD * 2)         // of one consumer
@@ -27,7 +32,9 @@
 #define CHUNKS (HEAD / 8)                   // of 16 bytes in a row
 #define PASS (128 / CHUNKS)                 // rows that the producers gather at once
 #define PASSES (TILE_KV / PASS)
-#define CONSUMER_REGISTERS ((512 - 8 * (PRODUCER_REGISTERS / 8)) / CONSUMERS / 8 * 8)
+#define JOINED_HERE (SPLITS > 1 && JOIN_cluster)
+#define LINE (HEAD + 8)                     // floats of a row that waits for its cluster: no conflicts
+#define CONSUMER_REGISTERS ((512 / BLOCKS - 8 * (PRODUCER_REGISTERS / 8)) / CONSUMERS / 8 * 8)
 #define Q_HEADS (KV_HEADS * GROUP)
 
 struct Sequence {
@@ -80,7 +87,97 @@ DEVICE void fetches_arrive(u32 barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+// Consumers take turns: while one turns scores into weights, the tensor cores are another's.
+DEVICE void give_turn(int consumer) {
+    asm volatile("bar.arrive %0, 256;" ::"r"(4 + consumer) : "memory");
+}
+
+DEVICE void wait_for_turn(int consumer) {
+#if TURNS
+    warps_sync(4 + consumer, 256);
+#endif
+}
+
+DEVICE void pass_turn(int consumer, bool last) {
+#if TURNS
+    if (last && consumer == CONSUMERS - 1) return;      // nobody is left to wait for it
+    give_turn((consumer + 1) % CONSUMERS);
+#endif
+}
+
+#if JOINED_HERE
+DEVICE void store_shared(u32 address, float value) {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+
+DEVICE void store_shared(u32 address, float first, float second) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second)
+                 : "memory");
+}
+
+// From the shared memory of a block of the cluster.
+DEVICE float load_cluster(u32 mapped) {
+    float value;
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(mapped) : "memory");
+    return value;
+}
+
+DEVICE float2 load_pair_cluster(u32 mapped) {
+    float2 pair;
+    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(pair.x), "=f"(pair.y) : "r"(mapped) : "memory");
+    return pair;
+}
+
+// Rows wait where keys and values lay, in lines of LINE floats; sums where queries lay. The blocks of
+// a cluster share out the rows; a warp of consumers joins one row from the parts of all blocks.
+DEVICE void join_rows(u32 parts, u32 sums, const Sequence& at, int kv_head, element* out,
+                      float* lse) {
+    const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
+    const int share = ROWS / SPLITS, first = (int)rank_in_cluster() * share;
+    const int last = min(first + share, at.queries * GROUP - at.tile * ROWS);
+    for (int in = first + warp; in < last; in += 4 * CONSUMERS) {
+        float logs[SPLITS], mixed[HEAD / 32], highest = -HALF_INFINITY, total = 0.0f;
+#pragma unroll
+        for (int i = 0; i < SPLITS; ++i) {
+            logs[i] = load_cluster(address_in_block(sums + in / 64 * QUERY_BYTES + in % 64 * 4, i));
+            highest = fmaxf(highest, logs[i]);
+        }
+        const float shift = highest == -HALF_INFINITY ? 0.0f : highest;
+#pragma unroll
+        for (int j = 0; j < HEAD / 32; ++j) mixed[j] = 0.0f;
+#pragma unroll
+        for (int i = 0; i < SPLITS; ++i) {
+            const float weight = exp2_fast(logs[i] - shift);
+            const u32 from = address_in_block(parts + (in * LINE + 2 * lane) * 4, i);
+            total += weight;
+#pragma unroll
+            for (int j = 0; j < HEAD / 64; ++j) {
+                const float2 part = load_pair_cluster(from + 256 * j);
+                mixed[2 * j] += weight * part.x;
+                mixed[2 * j + 1] += weight * part.y;
+            }
+        }
+        const int p = at.tile * ROWS + in;
+        const i64 head = (i64)(at.query + p / GROUP) * Q_HEADS + kv_head * GROUP + p % GROUP;
+        const float whole = total > 0.0f ? 1.0f / total : 0.0f;
+        element* target = out + head * HEAD + 2 * lane;
+#pragma unroll
+        for (int j = 0; j < HEAD / 64; ++j) {
+            *(u32*)(target + 64 * j) = pack2(mixed[2 * j] * whole, mixed[2 * j + 1] * whole);
+        }
+        if (lane == 0) lse[head] = total > 0.0f ? shift + log2f(total) : -HALF_INFINITY;
+    }
+}
+#endif
+
+#if JOINED_HERE
+#define CLUSTER_SHAPE __cluster_dims__(1, SPLITS, 1)
+#else
+#define CLUSTER_SHAPE
+#endif
+
+extern "C" __global__ void CLUSTER_SHAPE __launch_bounds__(THREADS, BLOCKS)
 gqa_paged(const element* __restrict__ q, const element* __restrict__ k_cache,
           const element* __restrict__ v_cache, const int* __restrict__ q_starts,
           const int* __restrict__ kv_starts, const int* __restrict__ kv_pages,
@@ -197,8 +294,12 @@ gqa_paged(const element* __restrict__ q, const element* __restrict__ k_cache,
         }
         asm volatile("cp.async.wait_all;" ::: "memory");
         let_next_kernel_start();
+#if JOINED_HERE
+        cluster_sync();                       // a cluster's barrier counts all of its threads
+        cluster_sync();
+#endif
     } else {
-#if CONSUMERS > 1
+#if CONSUMERS > 1 || BLOCKS > 1
         registers_up<CONSUMER_REGISTERS>();
 #endif
         const int consumer = warpgroup - 1;
@@ -288,10 +389,15 @@ gqa_paged(const element* __restrict__ q, const element* __restrict__ k_cache,
 
 #if OVERLAP
         // Scores of the next keys are computed while this step's weights are still being mixed.
+#if TURNS
+        if (consumer == CONSUMERS - 1 && low < high) give_turn(0);
+#endif
         if (low < high) {
             float shrink[2];
             keys_there();
+            wait_for_turn(consumer);
             begin_scores(scores, queries, key_stages + key_stage * TILE_BYTES, warp, lane);
+            pass_turn(consumer, high - low == 1);
             products_wait<0>();
             hold(scores);
             release(keys_empty, key_stage, key_parity);
@@ -301,9 +407,11 @@ gqa_paged(const element* __restrict__ q, const element* __restrict__ k_cache,
         for (int step = high - 2; step >= low; --step) {
             float shrink[2];
             keys_there();
+            wait_for_turn(consumer);
             begin_scores(scores, queries, key_stages + key_stage * TILE_BYTES, warp, lane);
             values_there();
             begin_mixing(mixed, weights, value_stages + value_stage * TILE_BYTES, lane);
+            pass_turn(consumer, step == low);
             products_wait<1>();
             hold(scores);
             release(keys_empty, key_stage, key_parity);
@@ -339,12 +447,26 @@ gqa_paged(const element* __restrict__ q, const element* __restrict__ k_cache,
         }
 #endif
 
+#if JOINED_HERE
+        // Until all consumers are done with keys and values, in whose place rows are about to lie.
+        warps_sync(7, 128 * CONSUMERS);
+#endif
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const float total = row_add(totals[half]);
             const float whole = total > 0.0f ? 1.0f / total : 0.0f;
             const float log_sum =
                 total > 0.0f ? maxima[half] * scale + log2f(total) : -HALF_INFINITY;
+#if JOINED_HERE
+            const int in = warp * 16 + lane / 4 + 8 * half;
+            if (lane % 4 == 0) store_shared(queries + 4 * in, log_sum);
+            const u32 target = key_stages + ((consumer * 64 + in) * LINE + lane % 4 * 2) * 4;
+#pragma unroll
+            for (int j = 0; j < HEAD / 8; ++j) {
+                store_shared(target + 32 * j, mixed[4 * j + 2 * half] * whole,
+                             mixed[4 * j + 2 * half + 1] * whole);
+            }
+#else
             const int p = row + 8 * half;
             if (p >= rows) continue;
             const i64 head = (i64)(at.query + p / GROUP) * Q_HEADS + kv_head * GROUP + p % GROUP;
@@ -366,11 +488,17 @@ gqa_paged(const element* __restrict__ q, const element* __restrict__ k_cache,
                     pack2(mixed[4 * j + 2 * half] * whole, mixed[4 * j + 2 * half + 1] * whole);
             }
 #endif
+#endif
         }
+#if JOINED_HERE
+        cluster_sync();
+        join_rows(key_stages, base, at, kv_head, out, lse);
+        cluster_sync();                       // nobody leaves while its rows are being read
+#endif
     }
 }
 
-#if SPLITS > 1
+#if SPLITS > 1 && !JOIN_cluster
 // One warp joins the parts of one query head.
 extern "C" __global__ void __launch_bounds__(128)
 gqa_join(const float* __restrict__ partial_out, const float* __restrict__ partial_lse,

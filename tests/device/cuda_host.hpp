@@ -1,0 +1,463 @@
+// Runs the text of a CUDA kernel on this machine's processor: every thread a fiber, PTX by function.
+//
+// What is asynchronous on a GPU happens late here: copies some turns of the scheduler after they were
+// asked for, products when they are waited for. Shared memory starts as NaNs. A run in which no fiber
+// can go on is a deadlock and says who waits. Order of fibers by a seed.
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __cluster_dims__(...)
+#define threadIdx (host::fiber().thread)
+#define blockIdx (host::fiber().home->index)
+
+struct uint4 { unsigned x, y, z, w; };
+struct float2 { float x, y; };
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline float2 make_float2(float x, float y) { return {x, y}; }
+
+namespace host {
+
+[[noreturn]] inline void fail(const std::string& what) {
+    std::fprintf(stderr, "%s\n", what.c_str());
+    std::exit(3);
+}
+
+struct Index { unsigned x, y, z; };
+
+struct Barrier { int64_t wanted = 0, pending = 0; uint64_t phase = 0; };
+struct Meeting { int arrived = 0, wanted = 0; uint64_t phase = 0; };
+
+struct Product {
+    int width, held, fresh, left_across, right_across;
+    float* sums;
+    uint32_t a[4];
+    uint64_t left, right;
+};
+
+struct Cluster;
+
+struct Block {
+    Index index;
+    unsigned rank;
+    Cluster* cluster;
+    std::vector<uint8_t> memory;
+    std::vector<Barrier> barriers;
+    std::vector<Meeting> named = std::vector<Meeting>(16);
+    std::vector<Meeting> warps, groups;
+    std::vector<std::vector<uint32_t>> lanes;
+};
+
+struct Cluster { std::vector<std::unique_ptr<Block>> blocks; Meeting meeting; int alive = 0; };
+
+struct Fiber {
+    Index thread;
+    unsigned place;
+    Block* home;
+    ucontext_t context;
+    std::vector<uint8_t> stack;
+    bool done = false;
+    const char* waits = "";
+    std::vector<std::function<void()>> late;               // copies, in order
+    std::vector<std::vector<Product>> groups = {{}};       // products; the last group is open
+    uint64_t cluster_phase = 0;
+};
+
+inline Fiber* running;
+inline ucontext_t scheduler;
+inline uint64_t progress;
+constexpr uint32_t OFFSET = 16, WINDOW = 1u << 24;         // shared memory starts off its alignment
+
+inline Fiber& fiber() { return *running; }
+inline Block& block() { return *running->home; }
+
+template <typename Until>
+void wait_until(const char* what, Until until) {
+    while (!until()) {
+        running->waits = what;
+        swapcontext(&running->context, &scheduler);
+    }
+    running->waits = "";
+    ++progress;
+}
+
+// ---- memory
+
+inline uint8_t* shared(uint32_t address, uint32_t bytes) {
+    Block* at = running->home;
+    if (address >= WINDOW) {
+        at = at->cluster->blocks.at(address / WINDOW - 1).get();
+        address %= WINDOW;
+    }
+    if (address < OFFSET || address - OFFSET + bytes > at->memory.size()) fail("outside of shared memory");
+    if (address % bytes) fail("misaligned in shared memory");
+    return at->memory.data() + (address - OFFSET);
+}
+
+inline uint8_t* whole_shared() { return block().memory.data(); }
+
+template <typename T> T load(uint32_t address) {
+    T value;
+    std::memcpy(&value, shared(address, sizeof(T)), sizeof(T));
+    return value;
+}
+template <typename T> void store(uint32_t address, T value) {
+    std::memcpy(shared(address, sizeof(T)), &value, sizeof(T));
+}
+
+inline uint32_t mapped(uint32_t address, uint32_t rank) {
+    if (rank >= block().cluster->blocks.size()) fail("no such block in the cluster");
+    return (rank + 1) * WINDOW + address;
+}
+
+// ---- barriers in shared memory
+
+inline Barrier& barrier(uint32_t address) {
+    auto& all = block().barriers;
+    const size_t place = load<uint64_t>(address);
+    if (place >= all.size()) fail("no barrier lies there");
+    return all[place];
+}
+
+inline void barrier_init(uint32_t address, uint32_t arrivals) {
+    store<uint64_t>(address, block().barriers.size());
+    block().barriers.push_back({arrivals, arrivals, 0});
+}
+
+inline void arrive_at(Barrier& at) {
+    ++progress;
+    if (--at.pending == 0) {
+        at.pending = at.wanted;
+        ++at.phase;
+    }
+}
+
+inline void barrier_arrive(uint32_t address) { arrive_at(barrier(address)); }
+
+inline void barrier_wait(uint32_t address, uint32_t parity) {
+    wait_until("a barrier in shared memory", [&] { return (barrier(address).phase & 1) != parity; });
+}
+
+// ---- barriers of threads
+
+inline bool arrive(Meeting& at, int wanted) {
+    if (at.arrived && at.wanted != wanted) fail("threads disagree about a barrier's count");
+    at.wanted = wanted;
+    ++progress;
+    if (++at.arrived < wanted) return false;
+    at.arrived = 0;
+    ++at.phase;
+    return true;
+}
+
+inline void meet(Meeting& at, int wanted, const char* what) {
+    const uint64_t phase = at.phase;
+    arrive(at, wanted);
+    wait_until(what, [&] { return at.phase != phase; });
+}
+
+inline void bar_sync(int number, int threads) { meet(block().named.at(number), threads, "bar.sync"); }
+inline void bar_arrive(int number, int threads) { arrive(block().named.at(number), threads); }
+inline int threads_of_block;
+
+inline void cluster_arrive() {
+    auto& cluster = *block().cluster;
+    running->cluster_phase = cluster.meeting.phase;
+    arrive(cluster.meeting, cluster.alive);
+}
+inline void cluster_wait() {
+    wait_until("the cluster", [] { return block().cluster->meeting.phase != running->cluster_phase; });
+}
+
+// ---- warps
+
+inline uint32_t exchanged(uint32_t value, int from) {
+    const unsigned warp = running->place / 32;
+    auto& lanes = block().lanes[warp];
+    meet(block().warps[warp], 32, "its warp");
+    lanes[running->place % 32] = value;
+    meet(block().warps[warp], 32, "its warp");
+    return lanes[from & 31];
+}
+template <typename T> T shuffled(T value, int from) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, 4);
+    bits = exchanged(bits, from);
+    std::memcpy(&value, &bits, 4);
+    return value;
+}
+inline unsigned ballot(bool truth) {
+    unsigned found = 0;
+    exchanged(truth, 0);
+    for (int i = 0; i < 32; ++i) found |= (block().lanes[running->place / 32][i] & 1u) << i;
+    return found;
+}
+
+// ---- copies
+
+inline void fetch(uint32_t target, const void* from, uint32_t bytes) {
+    uint8_t* at = shared(target, 16);
+    running->late.push_back([=] {
+        std::memset(at, 0, 16);
+        std::memcpy(at, from, bytes);
+    });
+}
+inline void arrive_after_fetches(uint32_t address) {
+    Barrier* at = &barrier(address);
+    running->late.push_back([=] { arrive_at(*at); });
+}
+inline void fetches_finish() {
+    for (auto& each : running->late) each();
+    running->late.clear();
+}
+
+// ---- numbers
+
+inline float widened(uint16_t bits) {
+    const uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    std::memcpy(&value, &wide, 4);
+    return value;
+}
+inline uint32_t narrowed(float value) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, 4);
+    if (value != value) return 0x7fff;
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+inline uint32_t pack_bfloat16(float high, float low) { return narrowed(high) << 16 | narrowed(low); }
+
+// ---- products of a warpgroup
+
+inline float factor(uint64_t described, bool across, int line, int k) {
+    if (described >> 62 != 1) fail("only 128-byte swizzles are known");
+    const uint32_t start = (described & 0x3fff) << 4, leading = (described >> 16 & 0x3fff) << 4;
+    const uint32_t stride = (described >> 32 & 0x3fff) << 4;
+    uint32_t at = start;
+    if (across) at += line / 64 * leading + k / 8 * stride + k % 8 * 128 + line % 64 * 2;
+    else at += line / 8 * stride + line % 8 * 128 + k * 2;
+    return widened(load<uint16_t>(at ^ (at >> 7 & 7) << 4));
+}
+
+inline void compute(const std::vector<Product*>& each) {    // of the 128 threads
+    const Product& first = *each[0];
+    const int width = first.width;
+    std::vector<float> left(64 * 16), right(width * 16);
+    for (int row = 0; row < 64; ++row) {
+        for (int k = 0; k < 16; ++k) {
+            const int lane = row / 16 * 32 + row % 8 * 4 + k % 8 / 2;
+            const uint32_t pair = each[lane]->a[row % 16 / 8 + k / 8 * 2];
+            left[row * 16 + k] = first.held ? widened(pair >> (k % 2 * 16))
+                                            : factor(first.left, first.left_across, row, k);
+        }
+    }
+    for (int column = 0; column < width; ++column)
+        for (int k = 0; k < 16; ++k)
+            right[column * 16 + k] = factor(first.right, first.right_across, column, k);
+    for (int thread = 0; thread < 128; ++thread) {
+        for (int i = 0; i < width / 2; ++i) {
+            const int row = thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
+            const int column = i / 4 * 8 + thread % 4 * 2 + i % 2;
+            float sum = first.fresh ? 0.0f : each[thread]->sums[i];
+            for (int k = 0; k < 16; ++k) sum += left[row * 16 + k] * right[column * 16 + k];
+            each[thread]->sums[i] = sum;
+        }
+    }
+}
+
+inline std::vector<std::unique_ptr<Fiber>>* all_fibers;
+
+inline void products_commit() { running->groups.emplace_back(); }
+
+inline void products_wait(size_t pending) {
+    const unsigned group = running->place / 128;
+    meet(block().groups[group], 128, "its warpgroup");
+    if (running->place % 128 == 0) {
+        std::vector<Fiber*> members;
+        for (auto& each : *all_fibers)
+            if (each->home == running->home && each->place / 128 == group) members.push_back(each.get());
+        std::sort(members.begin(), members.end(), [](auto* a, auto* b) { return a->place < b->place; });
+        while (members[0]->groups.size() > pending + 1) {
+            for (size_t i = 0; i < members[0]->groups[0].size(); ++i) {
+                std::vector<Product*> each;
+                for (auto* member : members) each.push_back(&member->groups.at(0).at(i));
+                compute(each);
+            }
+            for (auto* member : members) member->groups.erase(member->groups.begin());
+        }
+    }
+    meet(block().groups[group], 128, "its warpgroup");
+}
+
+inline void product(int width, bool fresh, bool left_across, bool right_across, float* sums,
+                    uint64_t left, uint64_t right) {
+    running->groups.back().push_back(
+        {width, false, fresh, left_across, right_across, sums, {0, 0, 0, 0}, left, right});
+}
+inline void product_held(int width, bool fresh, bool right_across, float* sums, uint32_t a0, uint32_t a1,
+                         uint32_t a2, uint32_t a3, uint64_t right) {
+    running->groups.back().push_back(
+        {width, true, fresh, false, right_across, sums, {a0, a1, a2, a3}, 0, right});
+}
+
+// ---- launching
+
+inline std::function<void()> entry;
+
+inline void start() {
+    entry();
+    fetches_finish();
+    for (auto& group : running->groups)
+        if (!group.empty()) fail("products were begun and never waited for");
+    running->done = true;
+    ++progress;
+    auto& cluster = *running->home->cluster;
+    --cluster.alive;
+    if (cluster.meeting.arrived && cluster.meeting.arrived == cluster.alive) {
+        cluster.meeting.arrived = 0;
+        ++cluster.meeting.phase;
+    }
+    swapcontext(&running->context, &scheduler);
+}
+
+inline void run_cluster(std::vector<Index> indices, unsigned threads, size_t bytes, std::mt19937& random) {
+    Cluster cluster;
+    std::vector<std::unique_ptr<Fiber>> fibers;
+    cluster.alive = threads * indices.size();
+    for (unsigned rank = 0; rank < indices.size(); ++rank) {
+        auto made = std::make_unique<Block>();
+        made->index = indices[rank];
+        made->rank = rank;
+        made->cluster = &cluster;
+        made->memory.assign(bytes, 0xff);
+        made->barriers.reserve(1024);
+        made->warps.resize(threads / 32);
+        made->groups.resize(threads / 128 + 1);
+        made->lanes.assign(threads / 32, std::vector<uint32_t>(32));
+        for (unsigned i = 0; i < threads; ++i) {
+            auto fiber = std::make_unique<Fiber>();
+            fiber->thread = {i, 0, 0};
+            fiber->place = i;
+            fiber->home = made.get();
+            fiber->stack.resize(96 << 10);
+            getcontext(&fiber->context);
+            fiber->context.uc_stack.ss_sp = fiber->stack.data();
+            fiber->context.uc_stack.ss_size = fiber->stack.size();
+            fiber->context.uc_link = nullptr;
+            makecontext(&fiber->context, start, 0);
+            fibers.push_back(std::move(fiber));
+        }
+        cluster.blocks.push_back(std::move(made));
+    }
+    all_fibers = &fibers;
+    threads_of_block = threads;
+    std::shuffle(fibers.begin(), fibers.end(), random);
+    size_t left = fibers.size();
+    while (left) {
+        const uint64_t before = progress;
+        left = 0;
+        const size_t turn = random() % fibers.size();
+        bool copies = false;
+        for (size_t i = 0; i < fibers.size(); ++i) {
+            running = fibers[(i + turn) % fibers.size()].get();
+            if (running->done) continue;
+            swapcontext(&scheduler, &running->context);
+            copies |= !running->late.empty();
+            if (random() % 8 == 0) fetches_finish();
+            left += !running->done;
+        }
+        if (left && progress == before && !copies) {
+            std::string waits = "deadlock:";
+            for (auto& each : fibers)
+                if (!each->done)
+                    waits += " " + std::to_string(each->home->rank) + "/" + std::to_string(each->place) +
+                             " " + each->waits + ";";
+            fail(waits.substr(0, 2000));
+        }
+    }
+    for (auto& at : cluster.blocks)
+        for (auto& named : at->named)
+            if (named.arrived) fail("threads arrived at a barrier that nobody waits at");
+}
+
+template <typename T> T argument(uint64_t bits) {
+    T value;
+    std::memcpy(&value, &bits, sizeof(T));
+    return value;
+}
+
+template <typename... A, size_t... I>
+void prepare(void (*kernel)(A...), const std::vector<uint64_t>& values, std::index_sequence<I...>) {
+    entry = [=] { kernel(argument<A>(values[I])...); };
+}
+
+template <typename... A>
+void launch(void (*kernel)(A...), Index grid, unsigned threads, Index cluster, size_t bytes,
+            const std::vector<uint64_t>& values, unsigned seed) {
+    if (values.size() != sizeof...(A)) fail("so many arguments does the kernel not take");
+    prepare(kernel, values, std::index_sequence_for<A...>());
+    std::mt19937 random(seed);
+    for (unsigned z = 0; z < grid.z; z += cluster.z)
+        for (unsigned y = 0; y < grid.y; y += cluster.y)
+            for (unsigned x = 0; x < grid.x; x += cluster.x) {
+                std::vector<Index> indices;
+                for (unsigned k = 0; k < cluster.z; ++k)
+                    for (unsigned j = 0; j < cluster.y; ++j)
+                        for (unsigned i = 0; i < cluster.x; ++i)
+                            indices.push_back({x + i, y + j, z + k});
+                run_cluster(indices, threads, bytes, random);
+            }
+}
+
+inline std::vector<uint8_t> read(const char* name) {
+    std::FILE* file = std::fopen(name, "rb");
+    if (!file) fail(std::string("cannot read ") + name);
+    std::vector<uint8_t> found;
+    uint8_t part[65536];
+    for (size_t n; (n = std::fread(part, 1, sizeof part, file)) > 0;) found.insert(found.end(), part, part + n);
+    std::fclose(file);
+    return found;
+}
+
+inline void write(const char* name, const std::vector<uint8_t>& bytes) {
+    std::FILE* file = std::fopen(name, "wb");
+    if (!file || std::fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size()) fail("cannot write");
+    std::fclose(file);
+}
+
+}  // namespace host
+
+inline float __int_as_float(int bits) { return host::argument<float>((uint32_t)bits); }
+inline float __uint_as_float(unsigned bits) { return host::argument<float>(bits); }
+inline uint64_t __cvta_generic_to_shared(const void* pointer) {
+    return host::OFFSET + ((const uint8_t*)pointer - host::whole_shared());
+}
+template <typename T> T min(T a, T b) { return a < b ? a : b; }
+template <typename T> T max(T a, T b) { return a > b ? a : b; }
+inline int __ffs(unsigned bits) { return __builtin_ffs((int)bits); }
+template <typename T> T __shfl_sync(unsigned, T value, int lane) { return host::shuffled(value, lane); }
+template <typename T> T __shfl_xor_sync(unsigned, T value, int mask) {
+    return host::shuffled(value, (int)(host::fiber().place % 32) ^ mask);
+}
+template <typename T> T __shfl_up_sync(unsigned, T value, int distance) {
+    const int lane = host::fiber().place % 32;
+    return host::shuffled(value, lane < distance ? lane : lane - distance);
+}
+inline unsigned __ballot_sync(unsigned, bool truth) { return host::ballot(truth); }
+inline void __syncthreads() { host::bar_sync(0, host::threads_of_block); }
