@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -62,20 +64,44 @@ class Tensor:
 EXACT = Bounds(atol=0.0, rtol=0.0, floor=0.0, cap_factor=1.0, cap_limit=0.0)
 
 
+class JudgeModule:
+    """``judge.cu``, compiled by a thread while others wait for libraries to load.
+
+    Args:
+        cupy: The module; a context is current.
+        ordinal: The device's number.
+    """
+
+    def __init__(self, cupy: Any, ordinal: int) -> None:
+        self._cp, self._ordinal = cupy, ordinal
+        source = resources.files("kernelarc.bench.cuda").joinpath("judge.cu").read_text()
+        self._module = cupy.RawModule(code=source, options=("-std=c++17",))
+        self._thread = Thread(target=self._compile, name="kernelarc judge", daemon=True)
+        self._thread.start()
+
+    def _compile(self) -> None:
+        with contextlib.suppress(Exception):  # whoever asks for a kernel compiles again, and sees
+            self._cp.cuda.Device(self._ordinal).use()
+            self._module.compile()
+
+    def get(self) -> Any:
+        """Wait for it; return CuPy's module."""
+        self._thread.join()
+        return self._module
+
+
 class Kernels:
     """Launches the kernels of ``judge.cu``.
 
     Args:
         cupy: The module.
         stream: All launches go there.
+        module: ``JudgeModule.get``.
         slots: How many reports one evaluation may write.
     """
 
-    def __init__(self, cupy: Any, stream: Any, slots: int = 96) -> None:
-        self._cp = cupy
-        self._stream = stream
-        source = resources.files("kernelarc.bench.cuda").joinpath("judge.cu").read_text()
-        self._module = cupy.RawModule(code=source, options=("-std=c++17",))
+    def __init__(self, cupy: Any, stream: Any, module: Any, slots: int = 96) -> None:
+        self._cp, self._stream, self._module = cupy, stream, module
         self._slots = slots
         self._reports = cupy.zeros(slots * REPORT.itemsize, dtype=cupy.uint8)
         self._functions: dict[str, Any] = {}
@@ -180,6 +206,10 @@ class Kernels:
     def extent(self, values: int, count: int, out: int) -> None:
         """Add the sum of squares and the peak of a float64 tensor into two doubles."""
         self._launch("extent", count, (np.uint64(values), np.int64(count), np.uint64(out)))
+
+    def uneven(self, values: int, count: int, out: int) -> None:
+        """Add into two doubles how many values are no whole numbers, and the peak of the others."""
+        self._launch("uneven", count, (np.uint64(values), np.int64(count), np.uint64(out)))
 
     def compare(
         self,

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from typing import Any
 
 from kernelarc.bench.cuda._protocol import Channel, Fault, Request, WorkerGoneError
@@ -39,14 +40,15 @@ class WorkerProcess:
     Args:
         ordinal: Which device.
         bench: ``module:class`` of what evaluates there.
+        imports: Modules that it will need and that take long to import.
     """
 
-    def __init__(self, ordinal: int, bench: str = LT_BENCH) -> None:
+    def __init__(self, ordinal: int, bench: str = LT_BENCH, imports: Sequence[str] = ()) -> None:
         mine, theirs = socket.socketpair()
         ends, self._lifeline = os.pipe()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
         numbers = [str(number) for number in (theirs.fileno(), ends, ordinal)]
-        command = [sys.executable, "-m", _PROGRAM, *numbers, bench]
+        command = [sys.executable, "-m", _PROGRAM, *numbers, bench, *imports]
         try:
             self._process = subprocess.Popen(
                 command,

@@ -77,6 +77,13 @@ class Begun:
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The bench of this workload is ready: it was asked for ahead of any candidate."""
+
+    workload: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainReply:
     """What the library offers for a workload, its heuristics, and its first one: the baseline.

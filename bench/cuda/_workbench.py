@@ -23,7 +23,7 @@ from kernelarc.bench.cuda._binding import Lt, load_lt, numbering
 from kernelarc.bench.cuda._clock import Clock
 from kernelarc.bench.cuda._contest import ContestRing
 from kernelarc.bench.cuda._jobbench import Instruments, JobBench
-from kernelarc.bench.cuda._kernels import Kernels
+from kernelarc.bench.cuda._kernels import JudgeModule, Kernels
 from kernelarc.bench.cuda._library import WORKSPACE_ALIGNMENT, Matmul, Side
 from kernelarc.bench.cuda._nvml import Nvml
 from kernelarc.bench.cuda._offer import library_domain
@@ -56,6 +56,7 @@ class Workbench:
     def __init__(self, ordinal: int) -> None:
         self._cp = _cupy(ordinal)
         self._ordinal = ordinal
+        self._judge = JudgeModule(self._cp, ordinal)
         runtime = self._cp.cuda.runtime
         self._properties: dict[str, Any] = runtime.getDeviceProperties(ordinal)
         self._nvml = Nvml(runtime.deviceGetPCIBusId(ordinal))
@@ -157,7 +158,7 @@ class Workbench:
         return Instruments(
             cupy=cp,
             stream=stream,
-            kernels=Kernels(cp, stream),
+            kernels=Kernels(cp, stream, self._judge.get()),
             clock=Clock(driver, stream),
             scratch=address + (-address) % WORKSPACE_ALIGNMENT,
             sweep=(int(sweep.ptr), 2 * l2_bytes),

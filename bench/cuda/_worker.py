@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections import deque
@@ -23,6 +24,7 @@ from kernelarc.bench.cuda._protocol import (
     Channel,
     Fault,
     Outcome,
+    Prepared,
     Preparing,
     Request,
     WorkerGoneError,
@@ -79,6 +81,10 @@ class Worker:
             if request.verb == "evaluate":
                 self._queue.extend(request.arguments["items"])
                 return
+            if request.verb == "make_ready":
+                place = request.arguments["workload"]
+                self._prepared(place, -1, Prepared(place))
+                return
             if request.verb == "idle":
                 answer: Any = self._idle_s
                 self._idle_s = 0.0
@@ -99,8 +105,11 @@ class Worker:
             self._bench = getattr(importlib.import_module(module), name)(self._ordinal)
         return self._bench
 
-    def _prepared(self, workload: int, number: int) -> bool:
-        """Have a bench that asks for it make itself ready; a fault there is not the candidate's."""
+    def _prepared(self, workload: int, number: int, then: object) -> bool:
+        """Have a bench that asks for it make itself ready, and say so.
+
+        A fault there is not the candidate's.
+        """
         prepare = getattr(self._bench, "prepare", None)
         if prepare is None:
             return True
@@ -114,14 +123,14 @@ class Worker:
             kind = type(error).__name__ if isinstance(error, KernelarcError) else ""
             self._channel.send(Fault(kind=kind, message=str(error) if kind else _line(error)))
             return False
-        self._channel.send(Begun(number))
+        self._channel.send(then)
         return True
 
     def _evaluate_next(self) -> bool:
         """Evaluate one candidate; return whether the context is lost."""
         item = self._queue.popleft()
         number = item[1]
-        if not self._prepared(item[0], number):
+        if not self._prepared(item[0], number, Begun(number)):
             return False
         try:
             outcome = self._bench.evaluate(*item)
@@ -143,8 +152,16 @@ def _line(error: Exception) -> str:
     return (f"{type(error).__name__}: {error}".splitlines() or ["?"])[0][:500]
 
 
+def _imported(name: str) -> None:
+    with contextlib.suppress(Exception):  # whoever needs it is told why there is none
+        importlib.import_module(name)
+
+
 def main(arguments: list[str]) -> None:
-    """Run the worker: descriptors of socket and lifeline, the device's number, the bench."""
+    """Run the worker: descriptors of socket and lifeline, the device's number, the bench.
+
+    What is named after these is imported meanwhile, for whoever needs it later.
+    """
     end, lifeline, ordinal = (int(text) for text in arguments[:3])
     bench = arguments[3]
     die_with(lifeline)
@@ -155,6 +172,8 @@ def main(arguments: list[str]) -> None:
         from nvmath.bindings import cublasLt  # noqa: F401, PLC0415
 
         importlib.import_module(bench.partition(":")[0])
+    for name in arguments[4:]:
+        threading.Thread(target=_imported, args=(name,), daemon=True).start()
     channel = Channel(socket.socket(fileno=end))
     with contextlib.suppress(WorkerGoneError):
         Worker(channel, ordinal, bench).serve()

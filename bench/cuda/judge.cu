@@ -206,6 +206,25 @@ extern "C" __global__ void extent(const double* values, long long n, double* out
     }
 }
 
+// How many values are no whole numbers (or not finite), and the largest magnitude of the others,
+// into two doubles that were zero.
+extern "C" __global__ void uneven(const double* values, long long n, double* out) {
+    double count = 0, peak = 0;
+    EACH(i, n) {
+        double x = values[i];
+        if (isfinite(x) && rint(x) == x) peak = fmax(peak, fabs(x));
+        else count += 1;
+    }
+    for (int step = 16; step; step >>= 1) {
+        count += __shfl_down_sync(~0u, count, step);
+        peak = fmax(peak, __shfl_down_sync(~0u, peak, step));
+    }
+    if (threadIdx.x % 32 == 0) {
+        if (count) atomicAdd(out, count);
+        atomicMax((u64*)(out + 1), (u64)__double_as_longlong(peak));
+    }
+}
+
 extern "C" __global__ void differing(const u16* left, const u16* right, long long n,
                                      Report* report) {
     u64 count = 0;

@@ -61,11 +61,11 @@ class Order:
 class _Child:
     """One compile process in its own process group, dead when this process is."""
 
-    def __init__(self, memory_mib: int, kept: Path, aside: Path) -> None:
+    def __init__(self, given: Sequence[int], kept: Path, aside: Path) -> None:
         mine, theirs = socket.socketpair()
         ends, self._lifeline = os.pipe()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        numbers = [str(number) for number in (theirs.fileno(), ends, memory_mib)]
+        numbers = [str(number) for number in (theirs.fileno(), ends, *given)]
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", _PROGRAM, *numbers],
@@ -144,11 +144,14 @@ class CompilePool:
         self._busy_s, self._early_deaths, self._processes = 0.0, 0, processes
         self._first_s: float | None = None
         self._last_s = 0.0
+        # A compiler's first build takes several times the usual: one that nobody waits for is made.
+        self._trial = any("triton" in identity for identity in self._identities.values())
         self._folder = CompileFolder()
         self._children = [self._child() for _ in range(processes)]
 
     def _child(self) -> _Child:
-        return _Child(self._memory_mib, self._shelf.compiled, self._folder.path)
+        numbers = [self._memory_mib, int(self._trial)]
+        return _Child(numbers, self._shelf.compiled, self._folder.path)
 
     # Asking
 

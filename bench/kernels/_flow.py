@@ -94,6 +94,7 @@ class Flow:
             ticket = self._ticket()
             self._waiting[ticket] = candidate, place, bound
             self._order(ticket, place, candidate.genome)
+            self._line.make_ready(place)
         self._wake()
 
     def submit_row(self, candidate: Candidate, place: int, row: LtRow, bound: float | None) -> None:

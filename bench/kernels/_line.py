@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -12,11 +13,13 @@ from kernelarc.bench.cuda._process import WorkerProcess, checked
 from kernelarc.bench.cuda._protocol import (
     Begun,
     Outcome,
+    Prepared,
     Preparing,
     Request,
     WorkerGoneError,
 )
 from kernelarc.bench.kernels._messages import Contender, KernelTask, PlanContender
+from kernelarc.bench.kernels._oracle import needs_torch
 from kernelarc.genomes import Candidate, Status, StoppedError
 
 OPEN_S, ASK_S, CONTEST_S, PREPARE_S = 120.0, 60.0, 240.0, 600.0
@@ -44,16 +47,13 @@ class Flight:
 class DeviceLine:
     """Feeds one worker, reads what comes back, replaces it when it dies or hangs.
 
+    The worker loads its libraries from here on; ``open`` gives it the problem.
+
     Args:
         device: The device's name, for messages.
         ordinal: Its number.
         tasks: The problem.
         seed: Root of the streams that fill inputs.
-
-    Raises:
-        InputError: A workload cannot run on the device.
-        MissingPartError: Driver, device or library is missing.
-        StoppedError: The device does not answer.
     """
 
     def __init__(self, device: str, ordinal: int, tasks: Sequence[KernelTask], seed: int) -> None:
@@ -66,21 +66,44 @@ class DeviceLine:
         self._preparing_since: float | None = None
         self._spared = -1  # the candidate whose guilt was doubted last
         self._spare: WorkerProcess | None = None
-        self._ending = False
-        self._worker = WorkerProcess(ordinal, _BENCH)
-        self._open()
-        self._spare = WorkerProcess(ordinal, _BENCH)
+        self._ahead: int | None = None  # the workload whose bench is made ready for nobody yet
+        self._ending = self._opened = False
+        torch = any(needs_torch(task.operator.reference) for task in tasks)
+        self._imports = ("torch",) if torch else ()
+        self._worker = self._started()
         self.busy_s = 0.0
         self.prepared_s: dict[int, float] = {}
         self.meanwhile: Callable[[], None] = _nothing
 
-    def _open(self) -> None:
-        """Give a fresh worker the problem; kill it where it does not take it."""
+    def _started(self) -> WorkerProcess:
+        return WorkerProcess(self._ordinal, _BENCH, self._imports)
+
+    def open(self) -> None:
+        """Give a fresh worker the problem; kill it where it does not take it.
+
+        Raises:
+            InputError: A workload cannot run on the device.
+            MissingPartError: Driver, device or library is missing.
+            StoppedError: The device does not answer.
+        """
         try:
             self._worker.ask("open", timeout_s=OPEN_S, tasks=self._tasks, seed=self._seed)
         except BaseException:
             self._worker.kill()
             raise
+        self._opened = True
+
+    def make_ready(self, place: int) -> None:
+        """Have the first workload's bench made ready while its first candidate is built.
+
+        Waits for nothing, and asks for nothing where the worker has something else to do.
+        """
+        if self.prepared_s or self.flying or self._ahead is not None:
+            return
+        self._ahead = place
+        request = Request(verb="make_ready", arguments={"workload": place})
+        with contextlib.suppress(WorkerGoneError, TimeoutError):  # the first candidate will see
+            self._worker.channel.send(request, self._patience(ASK_S))
 
     # Flights
 
@@ -109,7 +132,7 @@ class DeviceLine:
         def patient() -> bool:
             while self._worker.channel.ready():
                 answer = self._worker.channel.receive(ASK_S)
-                if isinstance(answer, Begun | Preparing):
+                if isinstance(answer, Begun | Preparing | Prepared):
                     self._take(answer)
                 else:
                     self._unheard.append(answer)
@@ -150,6 +173,11 @@ class DeviceLine:
 
     def _take(self, answer: Any) -> None:
         now = time.monotonic()
+        if isinstance(answer, Prepared):
+            taken_s = now - (self._preparing_since or now)
+            self.prepared_s[answer.workload] = taken_s
+            self._since, self._preparing_since, self._ahead = now, None, None
+            return
         if isinstance(answer, Preparing):
             self._since = self._preparing_since = now
             return
@@ -158,6 +186,8 @@ class DeviceLine:
             self._since, self._begun, self._preparing_since = now, True, None
             return
         outcome: Outcome = checked(answer)
+        if self._spare is None:  # not sooner: it would take time from those who are needed first
+            self._spare = self._started()
         flight = self.flying.popleft()
         if flight.candidate.number != outcome.number:
             raise StoppedError("the device worker answered out of order: resume")
@@ -200,7 +230,8 @@ class DeviceLine:
 
     def _is_guilty(self, number: int) -> bool:
         """Tell whether the first in line can have done it."""
-        guilty = self._busy_until() is not None or number == self._spared
+        busy = self._busy_until() is not None and self._ahead is None
+        guilty = busy or number == self._spared
         self._spared = number
         return guilty
 
@@ -211,11 +242,11 @@ class DeviceLine:
             if self._ending:
                 raise StoppedError(f"the session on {self._device} is closing")
             self._unheard.clear()
-            self._worker, self._spare = self._spare or WorkerProcess(self._ordinal, _BENCH), None
+            self._worker, self._spare = self._spare or self._started(), None
             try:
-                self._open()
+                self.open()
                 self._since, self._begun = time.monotonic(), False
-                self._preparing_since = None
+                self._preparing_since = self._ahead = None
                 self._send(list(self.flying))
                 break
             except (WorkerGoneError, TimeoutError, StoppedError):
@@ -224,7 +255,7 @@ class DeviceLine:
                     raise StoppedError(
                         f"device {self._device} does not come back: look at it, then resume"
                     ) from None
-        self._spare = WorkerProcess(self._ordinal, _BENCH)
+        self._spare = self._started()
 
     # Questions
 
@@ -253,7 +284,7 @@ class DeviceLine:
         while True:
             # Its own time begins when what runs ahead of it, within limits of its own, is done.
             answer = self._heard(self._busy_until() or end)
-            if not isinstance(answer, Outcome | Begun | Preparing):
+            if not isinstance(answer, Outcome | Begun | Preparing | Prepared):
                 self._since = time.monotonic()  # whoever waited behind this begins to wait anew
                 return checked(answer)
             fatal = isinstance(answer, Outcome) and answer.fatal
@@ -294,7 +325,7 @@ class DeviceLine:
         spare, self._spare = self._spare, None
         if spare is not None:
             spare.kill()
-        if self.flying:  # it may never read again
+        if self.flying or not self._opened:  # it may never read again, or not for a while
             self._worker.kill()
         else:
             self._worker.close()

@@ -104,14 +104,15 @@ class KernelSession(Session):
         self._tasks = [_task(problem, workload) for workload in problem.workloads]
         self._products = [library and _product(problem, w) is not None for w in problem.workloads]
         cores = processes or len(os.sched_getaffinity(0))
-        # The compilers load while the worker makes its context.
-        pool = CompilePool(list(routes), "", BuildShelf(artefacts), processes=cores)
+        # The compilers load, and build once, while the worker makes its context.
+        line = DeviceLine(name, ordinal, self._tasks, seed)
         try:
-            line = DeviceLine(name, ordinal, self._tasks, seed)
+            pool = CompilePool(list(routes), "", BuildShelf(artefacts), processes=cores)
         except BaseException:
-            pool.close()
+            line.close()
             raise
         try:
+            line.open()
             self._reply: DeviceReply = line.ask("describe")
             _demand_arch(name, self._reply.limits.arch)
             self.environment = self._environment(line.ask("environment"))

@@ -30,6 +30,7 @@ from kernelarc.genomes.triton._file_route import (
 from kernelarc.genomes.triton._kept import FOLDER_VARIABLE
 from kernelarc.genomes.triton._layers import jitted, layers, tuner_of
 from kernelarc.genomes.triton._module import MODULE, declarations_of, imported
+from kernelarc.genomes.triton._rehearsal import rehearsal
 from kernelarc.genomes.triton._running import (
     first_results,
     made_inputs,
@@ -69,6 +70,7 @@ __all__ = [
     "made_inputs",
     "own_inputs",
     "own_reference",
+    "rehearsal",
     "traced",
     "triton_identity",
     "triton_missing",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import time
 from pathlib import Path
@@ -25,6 +26,7 @@ from kernelarc.genomes.kernels import (
     TensorMap,
     kernel_routes,
 )
+from kernelarc.genomes.triton import FOLDER_VARIABLE, rehearsal
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="Triton is not installed"
@@ -109,6 +111,14 @@ def _ordered(pool: CompilePool, problem: Problem, place: int, genome: Genome) ->
         assert time.monotonic() < until
         time.sleep(0.01)
     return found[0]
+
+
+def test_a_rehearsal_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "compiled"
+    monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
+    rehearsal()
+    assert not folder.exists()
+    assert os.environ[FOLDER_VARIABLE] == str(folder)
 
 
 def test_workloads_that_differ_in_size_only_share_machine_code(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from kernelarc.bench.cuda._protocol import ContestReply, Outcome
 from kernelarc.bench.kernels._messages import (
@@ -17,7 +18,7 @@ from kernelarc.bench.kernels._messages import (
     KernelTask,
     PlanContender,
 )
-from kernelarc.genomes import Environment, Status
+from kernelarc.genomes import Environment, InputError, Status
 from kernelarc.genomes.kernels import DeviceLimits
 
 LATENCY_US = {b"machine code": 10.0, b"slow": 30.0}
@@ -50,9 +51,18 @@ class FormulaBench:
         return {"clock_mhz": "1"}
 
     def prepare(self, workload: int) -> None:
-        """Be ready: at once, or as number 3 only after a while, as behind a slow reference."""
+        """Be ready: at once, or as number 3 only after a while, as behind a slow reference.
+
+        Number 31 dies of it the first time, number 32 has a reference that fails.
+        """
         if self._ordinal == 3:
             time.sleep(2.0)
+        if self._ordinal == 32:
+            raise InputError("the reference of 'gemm' fails on the device: no such thing")
+        died = Path(os.environ["KERNELARC_LOCK_DIR"], "died of its reference")
+        if self._ordinal == 31 and not died.exists():
+            died.touch()
+            os._exit(1)
 
     def broken(self) -> bool:
         """Tell whether a candidate took the context with it."""

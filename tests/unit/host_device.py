@@ -90,12 +90,12 @@ class Memory:
     """What stands for CuPy."""
 
     ndarray, float64, uint64, uint8 = Array, np.float64, np.uint64, np.uint8
-    rint, abs, max, all = (staticmethod(f) for f in (np.rint, np.abs, np.max, np.all))
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         runtime = SimpleNamespace(
             memsetAsync=self._memset,
+            memcpy=self._memcpy,
             memcpyAsync=self._memcpy,
             deviceSynchronize=lambda: None,
             streamIsCapturing=lambda ptr: stream.noted is not None,
@@ -105,7 +105,7 @@ class Memory:
     def _memset(self, address: int, value: int, nbytes: int, stream: int) -> None:
         self._stream.do(lambda: at(address, nbytes).fill(value))
 
-    def _memcpy(self, to: int, source: int, nbytes: int, kind: int, stream: int) -> None:
+    def _memcpy(self, to: int, source: int, nbytes: int, kind: int, stream: int = 0) -> None:
         def copy() -> None:
             at(to, nbytes)[:] = at(source, nbytes)
 
@@ -131,6 +131,10 @@ class Memory:
     @staticmethod
     def asarray(values: Any, dtype: Any = None) -> Array:
         return np.asarray(values, dtype=dtype).view(Array)
+
+    @staticmethod
+    def ascontiguousarray(values: Any) -> Array:
+        return np.ascontiguousarray(values).view(Array)
 
 
 class Kernels:
@@ -174,6 +178,12 @@ class Kernels:
     def extent(self, values: int, count: int, out: int) -> None:
         held = at(values, 8 * count).view(np.float64)
         at(out, 16).view(np.float64)[:] += [float((held**2).sum()), float(np.abs(held).max())]
+
+    def uneven(self, values: int, count: int, out: int) -> None:
+        held = at(values, 8 * count).view(np.float64)
+        whole = np.isfinite(held) & (np.rint(held) == held)
+        peak = float(np.abs(held[whole]).max(initial=0.0))
+        at(out, 16).view(np.float64)[:] = [float((~whole).sum()), peak]
 
     def compare(
         self, out: Tensor, reference: int, bounds: Bounds, slot: int, *, negative_inf: bool = False

@@ -122,6 +122,22 @@ def test_a_stopped_worker_is_killed_all_the_same() -> None:
     assert time.monotonic() - begun < 2.0
 
 
+def test_a_worker_imports_ahead_what_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_to_import.py").write_text(
+        "import pathlib, time\ntime.sleep(0.2)\n"
+        "pathlib.Path(__file__).with_name('imported').touch()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    worker = WorkerProcess(0, imports=("no_such_module", "slow_to_import"))
+    try:
+        assert wait_for((tmp_path / "imported").exists)
+        assert alive(worker.pid)
+    finally:
+        worker.close()
+
+
 _BENCH = """
 import ctypes
 import subprocess

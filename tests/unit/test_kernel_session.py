@@ -213,6 +213,36 @@ def test_a_first_contest_waits_for_a_slow_reference(
         assert session._moving()._line.prepared_s[0] > 1.5
 
 
+def test_inputs_and_reference_are_made_while_the_first_candidate_is_built(tmp_path: Path) -> None:
+    with _opened(tmp_path, ordinal=3) as session:
+        (found,) = _evaluated(session, ["refuses"])
+        assert found.status is Status.COMPILE_ERROR
+        session.observe()  # comes after what the worker was told before
+        assert session._moving()._line.prepared_s[0] > 1.5
+        assert _evaluated(session, ["good"], first=1)[0].status is Status.OK
+
+
+def test_a_worker_that_dies_of_its_reference_ahead_costs_no_candidate(tmp_path: Path) -> None:
+    with _opened(tmp_path, ordinal=31) as session:
+        assert _evaluated(session, ["good"])[0].status is Status.OK
+        assert (tmp_path / "died of its reference").exists()
+
+
+def test_a_reference_that_fails_ahead_is_said_in_one_line(tmp_path: Path) -> None:
+    with (
+        _opened(tmp_path, ordinal=32) as session,
+        pytest.raises(InputError, match="'gemm' fails on the device: no such thing"),
+    ):
+        _evaluated(session, ["good"])
+
+
+def test_a_worker_stands_by_once_there_is_something_to_lose(session: KernelSession) -> None:
+    line = session._moving()._line
+    assert line._spare is None
+    _evaluated(session, ["good"])
+    assert line._spare is not None
+
+
 def test_a_worker_that_dies_idle_costs_no_candidate(session: KernelSession) -> None:
     assert _evaluated(session, ["good"])[0].status is Status.OK
     with session._moving().asking() as line:
