@@ -23,15 +23,14 @@ _EXCHANGED_BYTES = {9: "* 2", 10: "// 2"}  # by the first figure of the compute 
 def shared_memory(device: DeviceLimits) -> tuple[str, ...]:
     """Return the constraints that a device's shared memory sets, as text.
 
-    Stages of both factors; where programs take several tiles, what the last one stores lies beside
-    the stages of the next.
+    Stages of both factors; where programs take several tiles (a genome has ``flatten`` there), what
+    the last one stores by TMA lies beside the stages of the next.
     """
-    found = [f"{_BUFFERS} * {_STAGE}"]
+    found = [f"{_BUFFERS} * ({_STAGE} + {_BARRIER_BYTES} * (load == 'descriptor'))"]
     exchanged = _EXCHANGED_BYTES.get(device.compute_capability[0])
     if exchanged is not None:
-        loaded = f"{_BUFFERS} * ({_STAGE} + {_BARRIER_BYTES})"
-        found += [
-            f"{loaded} + persistent * store_descriptor * {_STORED}",
-            f"{loaded} + store_descriptor * ({_STORED} + flatten * {_EXCHANGED} {exchanged})",
-        ]
+        loaded = f"{_BUFFERS} * (block_m + block_n) * block_k * 2"
+        halves = f"flatten * {_EXCHANGED} {exchanged}"
+        stored = f"{_BUFFERS} * {_BARRIER_BYTES} + store_descriptor * {_STORED}"
+        found += [f"{loaded} + {halves}", f"{loaded} + {halves} + {stored}"]
     return tuple(f"{text} <= {device.shared_bytes}" for text in found)

@@ -31,6 +31,7 @@ _REPORTED: tuple[tuple[Any, ...], ...] = (
     (256, 32, 128, 8, 3, 0, False, 2, "pointers", 1, 221184),
     (32, 256, 128, 4, 4, 0, True, 2, "pointers", 1, 221184),
     (64, 128, 128, 8, 5, 0, False, 1, "pointers", 1, 245760),
+    (64, 256, 64, 8, 5, 0, "flat", 2, "pointers", 1, 237568),
     (128, 256, 64, 8, 6, 0, False, 1, "pointers", 2, 196608),
     (256, 64, 128, 8, 6, 0, False, 1, "pointers", 2, 294912),
     (64, 64, 128, 4, 6, 0, False, 1, "pointers", 2, 147456),
@@ -79,7 +80,7 @@ def test_what_a_device_has_decides() -> None:
     space = _space((4096, 4096, 4096), HOPPER)
     refused = [row for row in _REPORTED if row[0] >= 64 and space.violation(_alleles(row))]
     assert refused == [r for r in _REPORTED if r[0] >= 64 and r[-1] > HOPPER.shared_bytes]
-    assert len(refused) == 5
+    assert len(refused) == 6
 
 
 @pytest.mark.parametrize("size", _SIZES, ids=str)
