@@ -222,10 +222,13 @@ inline void arrive_after_fetches(uint32_t address) {
     Barrier* at = &barrier(address);
     running->late.push_back([=] { arrive_at(*at); });
 }
-inline void fetches_finish() {
-    for (auto& each : running->late) each();
-    running->late.clear();
+inline void fetches_finish(size_t first) {
+    auto& late = running->late;
+    first = std::min(first, late.size());
+    for (size_t i = 0; i < first; ++i) late[i]();
+    late.erase(late.begin(), late.begin() + first);
 }
+inline void fetches_finish() { fetches_finish(running->late.size()); }
 
 // ---- numbers
 
@@ -379,7 +382,7 @@ inline void run_cluster(std::vector<Index> indices, unsigned threads, size_t byt
             if (running->done) continue;
             swapcontext(&scheduler, &running->context);
             copies |= !running->late.empty();
-            if (random() % 8 == 0) fetches_finish();
+            if (random() % 8 == 0) fetches_finish(random() % (running->late.size() + 1));
             left += !running->done;
         }
         if (left && progress == before && !copies) {

@@ -165,10 +165,10 @@ def test_a_turn_that_is_never_passed_is_a_deadlock(tmp_path: Path) -> None:
     "planted",
     [
         ("(chunk % 8 ^ (row & 7))", "(chunk % 8)"),
-        ("            values_there();", "            // values_there();"),
+        ("            keys_there();", "            // keys_there();"),
         ("if (key > limits[i / 2 % 2])", "if (key > limits[0])"),
     ],
-    ids=["no swizzle", "no wait for values", "one limit for two rows"],
+    ids=["no swizzle", "no wait for keys", "one limit for two rows"],
 )
 def test_what_is_wrong_shows(tmp_path: Path, planted: tuple[str, str]) -> None:
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
