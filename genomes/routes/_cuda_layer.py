@@ -186,9 +186,9 @@ def _routing_genes() -> tuple[Gene, ...]:
     )
 
 
-def _start(**kinds: Mapping[str, Allele]) -> Mapping[str, Allele]:
-    start: dict[str, Allele] = {"products": "warpgroup", "pad": 64, "chunk": 256}
-    start |= {"pack_threads": 128, "gather_threads": 256, "pdl": False}
+def _start(pdl: bool, **kinds: Mapping[str, Allele]) -> Mapping[str, Allele]:
+    start: dict[str, Allele] = {"products": "warpgroup", "pad": 64, "chunk": 256, "pdl": pdl}
+    start |= {"pack_threads": 128, "gather_threads": 256}
     for kind in KINDS:
         genes = {"group": 8, "producer_registers": 40, "epilogue": "direct", **kinds[kind.name]}
         start |= {f"{kind.name}_{name}": allele for name, allele in genes.items()}
@@ -199,19 +199,22 @@ def _tile(consumers: int, rows: int, width: int, stages: int) -> dict[str, Allel
     return {"consumers": consumers, "wg_rows": rows, "tile_n": width, "stages": stages}
 
 
+_ENGINE: Mapping[str, Allele] = {"epilogue": "engine", "buffers": 2}
 _LOW, _MIDDLE = _tile(1, 64, 256, 5), _tile(2, 64, 128, 6)
 _HIGH, _SQUARE = _tile(2, 64, 256, 4), _tile(2, 128, 128, 4)
+_STAYING: Mapping[str, Allele] = {**_LOW, "keep": "left"}
+_SHARED: Mapping[str, Allele] = {**_tile(1, 64, 128, 3), **_ENGINE, "blocks": 2, "keep": "stream"}
+# Many rows to an expert, some, few; where few, writing the weights' gradients lasts longest.
 _STARTS: tuple[Mapping[str, Allele], ...] = (
-    _start(inner=_HIGH, hidden=_HIGH, token=_HIGH, weight=_HIGH),
-    _start(inner=_MIDDLE, hidden=_HIGH, token=_MIDDLE, weight=_SQUARE),
-    _start(inner=_LOW, hidden=_LOW, token=_LOW, weight=_HIGH),
+    _start(False, inner=_HIGH, hidden=_HIGH, token=_HIGH, weight=_HIGH),
+    _start(True, inner=_MIDDLE, hidden=_HIGH, token=_MIDDLE, weight={**_SQUARE, **_ENGINE}),
+    _start(False, inner=_LOW, hidden=_LOW, token=_LOW, weight=_HIGH),
     _start(
-        inner={**_LOW, "keep": "left"},
-        hidden={**_LOW, "keep": "left"},
-        token={**_LOW, "keep": "left"},
-        weight={**_HIGH, "stages": 3, "epilogue": "engine", "buffers": 2},
+        True, inner=_STAYING, hidden=_STAYING, token=_STAYING,
+        weight={**_HIGH, **_ENGINE, "stages": 3},
     ),
-)
+    _start(True, inner=_LOW, hidden=_LOW, token=_LOW, weight=_SHARED),
+)  # fmt: skip
 
 
 class _Layer:

@@ -2,8 +2,9 @@
 // a CPU, block after block, every thread a context of its own that yields where a thread waits.
 // Stands in for device.cuh, copy_engine.cuh, matrices.cuh, warpgroup.cuh and products.cuh.
 //
-// Copies by the engine arrive at once; what it writes out is read as late as it may be. Where no
-// thread can go on, the process ends with a line that says so.
+// Copies by the engine arrive at once; what it writes out is read as late as it may be. Blocks run
+// from the last to the first, so that none can mend what one behind it has spoilt. Where no thread
+// can go on, the process ends with a line that says so.
 
 #include <ucontext.h>
 
@@ -160,7 +161,7 @@ static void run_block(int threads) {
 static void launch(int blocks, int threads, std::function<void()> kernel) {
     body = kernel;
     gridDim.x = blocks;
-    for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) run_block(threads);
+    for (blockIdx.x = blocks; blockIdx.x-- > 0;) run_block(threads);
 }
 
 // An argument: the address of a tensor or buffer, as whatever the kernel calls it.

@@ -243,7 +243,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
             "chunk": 256,
             "pack_threads": 128,
         },
-        {"tokens": 130},
+        {"tokens": 70},  # a tile of 128 rows reaches into the next expert's
     ),
 }
 
@@ -261,3 +261,54 @@ def test_gradients_are_right_on_the_cpu(case: str, tmp_path: Path) -> None:
         gap = np.abs(one - other).max() / np.abs(other).max()
         assert gap < 1.5e-2, (spec.name, gap)
     assert not np.any(found[2][-1]), "what no token chose has no gradient"
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+@pytest.mark.parametrize("pad", [64, 128])
+def test_choices_are_sorted_in_their_order_on_the_cpu(pad: int, tmp_path: Path) -> None:
+    """Many chunks, an expert that most chose, some that nobody chose, choices of no expert."""
+    route, workload = small(tokens=1601, experts=40)
+    alleles = {**tiles(hidden={"consumers": 3}, token={"wg_rows": 128}), "pad": pad}
+    genome = route.space(workload, HOPPER).genome(alleles)
+    first = route.parts(workload, genome, "sm_90a")[0]
+    rng, size = np.random.default_rng(11), route.sizes(workload)
+    chosen = np.minimum(rng.geometric(0.2, (size.tokens, size.top_k)) - 1, size.experts + 1) - 1
+    x = bits(rng.standard_normal((size.tokens, size.hidden)))
+    grad = bits(rng.standard_normal((size.tokens, size.hidden)))
+    weights = rng.random((size.tokens, size.top_k)).astype(np.float32)
+    names = [spec.name for spec in route.operator.inputs]
+    given = dict(zip(names, (grad, x, weights, chosen.astype(np.int64)), strict=False))
+    held = run_parts([(ROUTING, first)], given, tmp_path)
+
+    def ints(name: str) -> NDArray[np.int32]:
+        return held[name].view(np.int32)
+
+    counts = np.array([(chosen == e).sum() for e in range(size.experts)])
+    ends = np.cumsum(-(-counts // pad) * pad)
+    starts = np.concatenate([[0], ends[:-1]])
+    assert (counts == 0).any() and counts.max() > 500 and not np.isin(chosen, range(40)).all()
+    np.testing.assert_array_equal(ints("spans").reshape(-1, 2), np.stack([starts, ends], 1))
+    sources, places = np.full(ends[-1], -1), np.full(chosen.size, -1)
+    for e in range(size.experts):
+        mine = np.flatnonzero(chosen.ravel() == e)
+        places[mine] = starts[e] + np.arange(len(mine))
+        sources[places[mine]] = mine
+    np.testing.assert_array_equal(ints("places"), places)
+    np.testing.assert_array_equal(ints("sources")[: ends[-1]], sources)
+    for at, (name, tile) in enumerate((("inner", 64), ("hidden", 192), ("token", 128))):
+        wanted = [
+            (e, row, ends[e])
+            for e in range(size.experts)
+            for row in range(starts[e], ends[e], tile)
+        ]
+        assert ints("counted")[at] == len(wanted)
+        found = ints(f"{name} tiles").reshape(-1, 4)[: len(wanted), :3]
+        np.testing.assert_array_equal(found, wanted)
+    assert ints("counted")[3] == ends[-1]
+    real = sources >= 0
+    for name, whole in (("packed x", x), ("packed grad", grad)):
+        rows = held[name].view(np.uint16).reshape(-1, size.hidden)[: ends[-1]]
+        np.testing.assert_array_equal(rows[real], whole[sources[real] // size.top_k])
+        assert not rows[~real].any()
+    scales = held["scales"].view(np.float32)[: ends[-1]]
+    np.testing.assert_array_equal(scales, np.where(real, weights.ravel()[sources], 0))
