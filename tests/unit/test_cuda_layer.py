@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,25 @@ def test_a_plan_reads_only_what_was_written_before() -> None:
     own = {spec.name for spec in (*route.operator.inputs, *route.operator.outputs)}
     assert named == held | own
     assert len({part.text for part in parts}) == 5, "both sets of experts share four kernels"
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("cuda") is None or importlib.util.find_spec("cuda.bindings") is None,
+    reason="NVRTC's binding is not installed",
+)
+def test_a_layer_compiles_part_by_part_and_as_one() -> None:
+    from kernelarc.genomes.routes._nvrtc import compile_cuda
+
+    problem = packaged_problem("moe_layer_backward")
+    route, workload = route_of(problem.operator), problem.workloads[0]
+    genome = route.seeds(workload, HOPPER)[0].genome
+    build = route.build(workload, genome, "sm_90a")
+    assert len(build.binaries) == 5 and route.fault(build, HOPPER) is None
+    ready = route.prepared(workload, genome, "sm_90a")
+    code = compile_cuda(ready.text, "sm_90a")
+    for launch, alone in zip(ready.launches, build.kernels, strict=True):
+        report = code.report(launch.symbol, threads=alone.threads, shared_bytes=0)
+        assert report.registers == alone.registers and report.spill_bytes == 0
 
 
 # On the CPU
