@@ -297,7 +297,8 @@ def test_choices_are_sorted_in_their_order_on_the_cpu(pad: int, tmp_path: Path) 
     grad = bits(rng.standard_normal((size.tokens, size.hidden)))
     weights = rng.random((size.tokens, size.top_k)).astype(np.float32)
     names = [spec.name for spec in route.operator.inputs]
-    given = dict(zip(names, (grad, x, weights, chosen.astype(np.int64)), strict=False))
+    drawn: list[NDArray[Any]] = [grad, x, weights, chosen.astype(np.int64)]
+    given = dict(zip(names, drawn, strict=False))
     held = run_parts([(ROUTING, first)], given, tmp_path)
 
     def ints(name: str) -> NDArray[np.int32]:
