@@ -38,7 +38,7 @@ from kernelarc.genomes import (
 from kernelarc.storage import paths_for
 
 _SPREAD_PART = 0.4  # of what is measured: spread over the space, before steps around good ones
-_BATCH, _CHUNK = 320, 64
+_BATCH, _CHUNK, _WINDOWS = 320, 64, 8
 _ELITES, _STEPS = 6.0, 12
 _ELITE_PARENTS = 0.7
 _DRY = 12  # batches without anything new after which the space counts as used up
@@ -182,6 +182,11 @@ class _Recorder:
         )
 
     @property
+    def _chunk(self) -> int:
+        """How many are handed out at once: enough that a device with many compilers keeps busy."""
+        return max(_CHUNK, _WINDOWS * self._session.window)
+
+    @property
     def _checked(self) -> int:
         return len(self.known) + len(self._refused) + len(self._unmeasured)
 
@@ -199,7 +204,7 @@ class _Recorder:
                     telling(self._workload.label, before, measure)
                 told = before
                 legal = self._legal(draw())
-                chosen = self._rng.permutation(len(legal))[: min(wanted - before, _CHUNK)]
+                chosen = self._rng.permutation(len(legal))[: min(wanted - before, self._chunk)]
                 self._measure([legal[int(i)] for i in chosen], request)
                 dry = dry + 1 if len(self.known) == before else 0
         self._again(request)
@@ -287,7 +292,8 @@ class _Recorder:
 
     def _evaluated(self, genomes: Sequence[Genome], request: StopRequest) -> Iterator[Evaluation]:
         """Evaluate without a limit: nothing is stopped early, every time is a whole one."""
-        for first in range(0, len(genomes), _CHUNK):
+        chunk = self._chunk
+        for first in range(0, len(genomes), chunk):
             if request.name is not None:
                 return
             candidates = [
@@ -299,7 +305,7 @@ class _Recorder:
                     mutation="record",
                     genome=genome,
                 )
-                for place, genome in enumerate(genomes[first : first + _CHUNK])
+                for place, genome in enumerate(genomes[first : first + chunk])
             ]
             self._session.submit(candidates, limit={})
             yield from self._session.collect()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import Struct
 
 import numpy as np
@@ -27,6 +27,7 @@ class Answer:
         cost_s: What it cost where it was recorded: compile, check and device seconds.
         samples: Raw timed samples, where the recording has them.
         failure: Stable failure class; None exactly when the status is OK.
+        properties: Numbers that were reported of it, where the recording has them.
     """
 
     status: Status
@@ -35,6 +36,7 @@ class Answer:
     samples: tuple[float, ...] = ()
     failure: str | None = None
     message: str = ""
+    properties: Mapping[str, int] = field(default_factory=dict)
 
     def agrees(self, other: Answer) -> bool:
         """Tell whether two rows of one genome say the same (costs may differ)."""
@@ -68,6 +70,7 @@ class Answers:
         self._samples = array("d")
         self._samples_end = array("Q")
         self._speaks_for: dict[int, int] = {}
+        self._properties: dict[int, Mapping[str, int]] = {}
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name != "_pack"}
@@ -119,6 +122,8 @@ class Answers:
             self.duplicate += 1
             self.contradictory += not answer.agrees(self._answer(earlier))
         self._row_of[key] = len(self._status)
+        if answer.properties:
+            self._properties[len(self._status)] = answer.properties
         self._status.append(_STATUS_PLACE[answer.status])
         self._objective.append(answer.objective)
         self._cost_s.append(answer.cost_s)
@@ -187,4 +192,5 @@ class Answers:
             samples=tuple(self._samples[start : self._samples_end[measured]]),
             failure=failure,
             message=message,
+            properties=self._properties.get(row, {}),
         )

@@ -189,4 +189,5 @@ class ReplaySession(Session):
             failure=answer.failure,
             message=answer.message,
             cost_s=answer.cost_s,
+            properties=answer.properties,
         )

@@ -9,14 +9,16 @@ so that a replay has the same fingerprints as the device that was recorded::
                  "constraints": ["a*b <= 64"], "legality": "rows"}],
      "seeds": [[0, [16, 4, null], "heuristic"]], "checked": 5000, "refused": [[0, [16, 3, null]]],
      "columns": ["route", "alleles", "status", "objective", "cost_s", "samples", "failure",
-                 "message"],
-     "rows": [[0, [16, 4, null], "OK", 81.25, 0.31, [81.1, 81.25, 83.0], null, ""], ...]}
+                 "message", "properties"],
+     "rows": [[0, [16, 4, null], "OK", 81.25, 0.31, [81.1, 81.25, 83.0], null, "",
+               {"registers": 96}], ...]}
 
 ``alleles`` stand in gene order, null where a gene is switched off. ``seeds`` are what the device
 knew to be worth trying first, best guess first, with the mutation's name; ``checked`` says how many
 genomes were asked about, and ``refused`` which of them the device refused. ``legality`` is
 ``"constraints"`` only where every legal genome has a row and all constraints are expressions;
-else ``"rows"``: then a genome is legal where it has a row.
+else ``"rows"``: then a genome is legal where it has a row. ``properties`` are the whole numbers that
+were reported of it, registers and shared memory for example; older files lack the column.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +59,8 @@ from kernelarc.genomes import (
 
 SCHEMA = 1
 SCHEMA_KEY = "kernelarc_recording"
-COLUMNS = ("route", "alleles", "status", "objective", "cost_s", "samples", "failure", "message")
+_OLDER = ("route", "alleles", "status", "objective", "cost_s", "samples", "failure", "message")
+COLUMNS = (*_OLDER, "properties")
 
 
 def write_recording(
@@ -140,7 +144,13 @@ def _rows(spaces: Mapping[str, Space], told: Iterable[Evaluation]) -> Iterator[l
             None if timed is None else timed.samples,
             evaluation.failure,
             evaluation.message,
+            _counts(evaluation.properties),
         ]
+
+
+def _counts(properties: Mapping[str, Any]) -> dict[str, int]:
+    """Return what a search may learn from: numbers, not hashes and names."""
+    return {name: value for name, value in properties.items() if type(value) is int}
 
 
 def _genome(spaces: Mapping[str, Space], genome: Genome) -> list[Any]:
@@ -258,7 +268,8 @@ class OwnReader:
 
     def _take(self, routes: tuple[RecordedRoute, ...], row: Any) -> bool:
         """Add a row; False where it names no genome of the route."""
-        cells = dict(zip(COLUMNS, row, strict=True))
+        columns = _OLDER if len(row) == len(_OLDER) else COLUMNS
+        cells = dict(zip(columns, row, strict=True))
         route = routes[cells["route"]]
         alleles: dict[str, Allele] = {}
         for gene, value in zip(route.genes, cells["alleles"], strict=True):
@@ -275,7 +286,11 @@ class OwnReader:
 def _answer(cells: Mapping[str, Any]) -> Answer:
     status = Status(cells["status"])
     cost_s = float(cells["cost_s"])
+    properties = {str(n): int(value) for n, value in cells.get("properties", {}).items()}
     if status is Status.OK:
-        return measured(cells["objective"], cost_s, cells["samples"], name="objective")
+        answer = measured(cells["objective"], cost_s, cells["samples"], name="objective")
+        return replace(answer, properties=properties) if properties else answer
     failure, message = str(cells["failure"]), str(cells["message"])
-    return Answer(status=status, cost_s=cost_s, failure=failure, message=message)
+    return Answer(
+        status=status, cost_s=cost_s, failure=failure, message=message, properties=properties
+    )

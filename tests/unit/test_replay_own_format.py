@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from kernelarc.bench import ReplayDevice, load_recording, write_recording
 from kernelarc.genomes import (
+    Allele,
     Boolean,
     Candidate,
     Choice,
@@ -124,6 +126,37 @@ def test_what_was_recorded_comes_back(tmp_path: Path, name: str) -> None:
         if each.measurement is not None:
             assert answer.objective == each.measurement.objective
             assert answer.samples == each.measurement.samples
+
+
+def test_numbers_that_were_reported_are_replayed(tmp_path: Path) -> None:
+    recorded = space()
+    first, second, *_ = recorded.enumerate()
+    reported: dict[str, Allele] = {"registers": 96, "binary": "0f3a", "max_error": 0.5}
+    told = [
+        replace(evaluation(first, 0, 5.0), properties=reported),
+        replace(evaluation(second, 1, None), properties={"shared_bytes": 1024}),
+    ]
+    write(tmp_path / "a.json", recorded, told)
+    device = ReplayDevice(tmp_path / "a.json")
+    with device.open(device.problem, seed=0, artefacts=tmp_path) as session:
+        session.submit([each.candidate for each in told], limit={})
+        found = [dict(each.properties) for each in session.collect()]
+    assert found == [{"registers": 96}, {"shared_bytes": 1024}]
+
+
+def test_a_recording_from_before_properties_is_read(tmp_path: Path) -> None:
+    recorded, path = space(), tmp_path / "a.json"
+    told = everything(recorded)[:4]
+    write(path, recorded, told)
+    document = json.loads(path.read_text())
+    document["columns"] = document["columns"][:-1]
+    document["rows"] = [row[:-1] for row in document["rows"]]
+    path.write_text(json.dumps(document))
+    found = load_recording(path)
+    for each in told:
+        answer = found.answer(each.candidate.genome)
+        assert answer is not None
+        assert (answer.status, answer.properties) == (each.status, {})
 
 
 def test_replayed_genomes_are_the_recorded_ones(tmp_path: Path) -> None:
