@@ -29,7 +29,12 @@ _TARGET_FLAGS = (
     click.option(
         "--routes", metavar="A,B", help="The routes that take part (default: all that can)."
     ),
-    click.option("--pin", multiple=True, metavar="GENE=VALUE", help="Hold a gene at one allele."),
+    click.option(
+        "--pin",
+        multiple=True,
+        metavar="GENE=VALUE",
+        help="Hold a gene at one allele, in the routes that have it.",
+    ),
 )
 
 _SEED = click.option(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.unit import lt_scripted
 from tests.unit.lt_scripted import FormulaWorker, ScriptedDevice
+from tests.unit.lt_twins import REACH, Lent, met, twins
 
 from kernelarc.bench.cuda import _session
 from kernelarc.bench.cuda._protocol import ContestReply
@@ -84,3 +85,57 @@ def test_twenty_campaigns_on_equals_keep_nothing(
         finals += sum(record.purpose == "final" for record in contests)
     assert tried, "claims were tried: what is tested here did happen"
     assert finals >= CAMPAIGNS
+
+
+# Two names of one algorithm, as tests/gpu has them
+
+PAIR_PROBLEM = matmul_target([{"M": 128, "N": 64, "K": 512}], {})
+
+
+def test_twins_are_one_algorithm_and_meet_nobody_else(tmp_path: Path) -> None:
+    with ScriptedDevice().open(PAIR_PROBLEM, seed=0) as session:
+        pair = twins(session, PAIR_PROBLEM.workloads[0])
+        for seed in range(CAMPAIGNS):
+            store = tmp_path / f"{seed}.db"
+            found = met(pair, store, seed=seed, device=Lent(session), problem=PAIR_PROBLEM)
+            assert (found.keeps, found.best) == (0, found.start)
+            assert found.start == pair[0].fingerprint
+            assert found.contests or found.apart > REACH
+            kernels = {j.evaluation.properties["attributes"] for j in found.judged}
+            assert len(kernels) == 1
+
+
+def test_an_overrated_twin_is_tried_every_time(tmp_path: Path) -> None:
+    with ScriptedDevice().open(PAIR_PROBLEM, seed=0) as session:
+        pair = twins(session, PAIR_PROBLEM.workloads[0])
+        device = Lent(session, overrated=pair[1])
+        for seed in range(CAMPAIGNS):
+            found = met(
+                pair, tmp_path / f"{seed}.db", seed=seed, device=device, problem=PAIR_PROBLEM
+            )
+            assert (found.keeps, found.best) == (0, found.start)
+            assert {"confirm", "heat"} <= {contest.purpose for contest in found.contests}
+
+
+class BiasedWorker(ShakyWorker):
+    """Its contests are unfair: who may use no scratch memory looks three per cent faster."""
+
+    def contest(
+        self, workload: int, rows: Sequence[LtRow], rounds: int, **_: object
+    ) -> ContestReply:
+        """Lie about some."""
+        told = super().contest(workload, rows, rounds)
+        unfair = [0.97 if row[9] == 0 else 1.0 for row in rows]
+        samples = tuple(
+            tuple(v * u for v, u in zip(line, unfair, strict=True)) for line in told.samples
+        )
+        return ContestReply(samples=samples, failures={}, launches=3)
+
+
+def test_an_unfair_contest_would_show(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(_session, "WorkerProcess", BiasedWorker)
+    with ScriptedDevice().open(PAIR_PROBLEM, seed=0) as session:
+        pair = twins(session, PAIR_PROBLEM.workloads[0])
+        device = Lent(session, overrated=pair[1])
+        found = met(pair, tmp_path / "unfair.db", seed=0, device=device, problem=PAIR_PROBLEM)
+    assert found.keeps == 1
