@@ -6,8 +6,10 @@ PROBLEM is a problem folder or a packaged problem. Writes ``compile.json`` (the 
 ``torch.compile``, default mode) where the reference never waits for the device, and what torch has
 for one operator: ``addmm.json`` for a product with a residual, ``sdpa.json`` and
 ``sdpa_compile.json`` for a decoder block, ``flash.json`` (a gather, then variable-length flash
-attention) for attention over pages. The harness times the reference itself beside every solution;
-``sol_scores`` takes the fastest of all, ``sol_race`` times all of them in turn.
+attention) for attention over pages, ``grouped.json`` and ``grouped_compile.json`` (grouped products
+of all experts at once, and no wait for the device) for a routed layer. The harness times the
+reference itself beside every solution; ``sol_scores`` takes the fastest of all, ``sol_race`` times
+all of them in turn.
 """
 
 from __future__ import annotations
@@ -57,6 +59,22 @@ def run(q, k_cache, v_cache, qo_indptr, kv_indptr, kv_indices, sm_scale):
     return output, torch.where(lse == float("inf"), -lse, lse).contiguous()
 """
 
+_BY_EXPERT = ("def _products(rows, weights, bounds)", "def _sums(left, right, bounds)")
+_GROUPED = '''
+
+def _products(rows, weights, bounds):
+    """All experts' products at once, by torch's own kernel."""
+    if isinstance(bounds, list):  # one expert for all rows
+        return torch.matmul(rows, weights[0])
+    return torch.nn.functional.grouped_mm(rows, weights, offs=bounds[1:].to(torch.int32))
+
+
+def _sums(left, right, bounds):
+    if isinstance(bounds, list):
+        return torch.matmul(left.t(), right)[None]
+    return torch.nn.functional.grouped_mm(left.t(), right, offs=bounds[1:].to(torch.int32))
+'''
+
 
 def _solution(operator: Operator, kind: str, source: str, *, passing: bool) -> Solution:
     compile(source, FILE, "exec")
@@ -74,21 +92,25 @@ def _solution(operator: Operator, kind: str, source: str, *, passing: bool) -> S
     )
 
 
-def compiled(operator: Operator, *, more: str = "", kind: str = "compile") -> Solution:
+def compiled(
+    operator: Operator, *, source: str = "", more: str = "", kind: str = "compile"
+) -> Solution:
     """Return the reference through ``torch.compile``, compiled anew for every shape.
 
     Args:
         operator: Whose reference.
+        source: What takes the reference's place.
         more: Source that follows the reference's.
         kind: What the solution is called.
     """
+    reference = source or str(operator.reference)
     names = ", ".join(spec.name for spec in operator.inputs)
     given = ", ".join(  # torch.compile knows no 4-bit type: such a tensor goes in as bytes
         f"{spec.name}.view(torch.uint8)" if spec.dtype.startswith("float4") else spec.name
         for spec in operator.inputs
     )
     source = (
-        f"{str(operator.reference).replace('def run(', 'def _reference(')}{more}\n\n"
+        f"{reference.replace('def run(', 'def _reference(')}{more}\n\n"
         "import torch._dynamo\n\n"
         "torch._dynamo.config.cache_size_limit = 64\n"
         "_compiled = torch.compile(_reference, dynamic=False)\n\n\n"
@@ -125,6 +147,10 @@ def variants(problem: Problem) -> Mapping[str, Solution]:
     if "def _attended(q, k, v)" in reference:
         made["sdpa"] = _solution(operator, "sdpa", reference + _SDPA, passing=False)
         made["sdpa_compile"] = compiled(operator, more=_SDPA, kind="sdpa_compile")
+    if all(function in reference for function in _BY_EXPERT):
+        grouped = reference.replace(".tolist()", "") + _GROUPED
+        made["grouped"] = _solution(operator, "grouped", grouped, passing=False)
+        made["grouped_compile"] = compiled(operator, source=grouped, kind="grouped_compile")
     if [spec.name for spec in operator.inputs][3:6] == ["qo_indptr", "kv_indptr", "kv_indices"]:
         made["flash"] = _solution(operator, "flash", _FLASH, passing=False)
     return {kind: solution for kind, solution in made.items() if solution is not None}
