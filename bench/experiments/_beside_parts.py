@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import csv
 import json
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from kernelarc.bench.experiments.triton_search import (
     campaign,
     random_search,
 )
-from kernelarc.engine import CampaignSettings, resolve_target
+from kernelarc.engine import CampaignSettings, StopRequest, record, resolve_target
 from kernelarc.genomes import Allele, Candidate, Genome, Problem, Space, bytes_of
 from kernelarc.genomes.kernels import DeviceLimits, kernel_routes
 from kernelarc.genomes.triton import Descriptor, TritonCall
@@ -43,17 +44,17 @@ PINS: Mapping[str, Allele] = MappingProxyType(
         "warp_specialize": False,
     }
 )
-# A smaller one with a register cap, measured nearly whole: what the bandit is compared on.
+# A smaller one with a register cap, measured whole: what the bandit is compared on.
 _SWEPT: Mapping[str, Allele] = MappingProxyType(
     {
         **{name: allele for name, allele in PINS.items() if name not in {"maxnreg", "sm_multiple"}},
         "group": 8,
         "persistent": False,
         "epilogue_parts": 1,
-        "block_k": 64,
     }
 )
 _CONTEST_ROUNDS, _MARKED = 24, "kernelarc beside"
+_WHOLE = 4000  # more than such a space holds
 
 
 def _axes(size: Sequence[int]) -> dict[str, int]:
@@ -84,11 +85,28 @@ def random(file: Path, *, size: Sequence[int], seconds: float, seed: int) -> Non
     write(random_search("matmul", _axes(size), seconds, seed=seed, pins=PINS), file)
 
 
-def sweep(file: Path, *, size: Sequence[int], seconds: float, store: str) -> None:
-    """Measure a small space nearly whole, and leave the store."""
-    more = {"pins": _pins(_SWEPT), "budget": 2000, "store": store, "audit_top": 1}
-    found = campaign("matmul", _axes(size), {}, seconds, file=file, **more)
-    write({**found, "store": Path(store).name}, file)
+def sweep(file: Path, *, sizes: Sequence[Sequence[int]], seconds: float, folder: str) -> None:
+    """Record a small space, whole where time allows, for one shape after another.
+
+    When the seconds are over, what was measured until then is written. The shapes share their
+    binaries: only the first one's are compiled.
+    """
+    stop, begun = StopRequest(), time.monotonic()
+    settings = CampaignSettings(
+        target="matmul",
+        device="cuda:0",
+        workloads=tuple(map(_axes, sizes)),
+        routes=ROUTE,
+        pins=_pins(_SWEPT),
+    )
+    clock = threading.Timer(seconds, stop.ask, ("the time is over",))
+    clock.daemon = True
+    clock.start()
+    found = record(
+        settings, Path(folder, "h200_triton.json.gz"), measure=_WHOLE, check=1, stop=stop
+    )
+    clock.cancel()
+    write({**found.to_json(), "seconds": round(time.monotonic() - begun, 1)}, file)
 
 
 def norm(file: Path, *, seconds: float) -> None:
@@ -248,7 +266,6 @@ def _fragment(autotuner: Any, domain: Sequence[Allele]) -> Any:
 
 def _followed(figures: Callable[[], dict[str, Any]], file: Path) -> None:
     """Write the figures every second from a thread: the tuner does not give control back."""
-    import threading  # noqa: PLC0415
 
     def follow() -> None:
         while True:

@@ -1,190 +1,229 @@
 """What the bandit of register caps and pipeline depths gains, on spaces that a GPU has measured.
 
-First measure nearly all genomes of a small space with both genes, on a GPU:
+First record a small space with both genes, all of it, on a GPU; then, on any machine, search the
+recordings with and without the bandit, at equal budgets:
 
-    kernelarc run KERNEL.py --budget 2000 --store swept.db
+    python -m kernelarc.bench.experiments.resource_bandit RECORDING... [-o OUT.json]
 
-then, on any machine, search that store's answers with and without the bandit, at equal budgets:
-
-    python -m kernelarc.bench.experiments.resource_bandit swept.db [--teach other.db] [-o OUT.json]
-
-Every campaign has a seed of its own and a store of its own; with ``--teach`` that store holds a
-campaign on the other answers first, so that the bandit begins with its lessons. Figures: the best
-found over the best there is, geometric mean over the seeds, and in how many seeds it was better.
+Every campaign has a seed of its own and a store of its own. Where there are several recordings,
+each is searched also in a store that holds a campaign on the one before it, made in the same way:
+the bandit then begins with its lessons. Figures, by way and budget: the best found over the best
+there is, geometric mean over recordings and seeds; with the bandit over without, by pairs of equal
+seeds, with a 95 % interval and how often exchanged signs give as large a difference.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
-from kernelarc.bench import Device
-from kernelarc.bench.experiments._formula import AnsweringSession
+from kernelarc.bench import ReplayDevice
 from kernelarc.bench.experiments._machine import keep, output_option
-from kernelarc.engine import CampaignSettings, run
-from kernelarc.genomes import (
-    Allele,
-    Candidate,
-    Choice,
-    Environment,
-    Evaluation,
-    Genome,
-    InputError,
-    Problem,
-    Space,
-)
-from kernelarc.genomes.triton import TabledConstraint
-from kernelarc.storage import open_reader
+from kernelarc.engine import CampaignSettings, Counts, Observer, run
+from kernelarc.genomes import Judged, KernelarcError, Status
 
+BANDIT = ", bandit"
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "mutation": {"models": False, "resources": False},
-    "mutation, bandit": {"models": False, "resources": True},
+    f"mutation{BANDIT}": {"models": False, "resources": True},
     "models": {"models": True, "resources": False},
-    "models, bandit": {"models": True, "resources": True},
+    f"models{BANDIT}": {"models": True, "resources": True},
 }
+_EXCHANGES, _RESAMPLES, _CHUNK, _STREAM = 20_000, 4_000, 1_000, 20261201
+_SAME = 1e-9
 
 
-class StoredDevice(Device):
-    """Answers from one campaign of a store, with what its compiler reported.
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One campaign.
 
-    Args:
-        store: A store whose newest campaign evaluated most of a space, on one workload.
-
-    Raises:
-        InputError: It has several workloads or routes, or nothing that worked.
+    Attributes:
+        path: The recording that is searched.
+        teacher: The one that is searched before it in the same store, if any.
+        way: A name of ``WAYS``.
+        seed: Of every campaign.
+        budget: Unique evaluations of every campaign.
+        starts: Whether it begins with the genomes that the device began with.
     """
 
-    name, deterministic = "stored", True
-
-    def __init__(self, store: str) -> None:
-        with open_reader(store) as reader:
-            row = reader.campaign()
-            judged = list(reader.evaluations(row.id))
-        self.problem, self._environment = row.spec.problem, row.environment
-        self.answers: dict[str, Evaluation] = {}
-        for one in judged:
-            genome = one.evaluation.candidate.genome
-            known = self.answers.get(genome.fingerprint)
-            if known is None or known.measurement is None or one.evaluation.measurement is not None:
-                self.answers[genome.fingerprint] = one.evaluation
-        genomes = [answer.candidate.genome for answer in self.answers.values()]
-        routes = {genome.route for genome in genomes}
-        if len(self.problem.workloads) != 1 or len(routes) != 1:
-            raise InputError(f"{store}: one workload and one route are wanted")
-        self.space = space_of(routes.pop(), genomes)
-        times = [a.measurement.objective for a in self.answers.values() if a.measurement]
-        if not times:
-            raise InputError(f"{store}: nothing in it worked")
-        self.least = min(times)
-
-    def environment(self) -> Environment:
-        """Return the environment of the campaign."""
-        return self._environment
-
-    def open(
-        self, problem: Problem, *, seed: int, artefacts: Path, margin: float = 0.0
-    ) -> StoredSession:
-        """Open a session."""
-        return StoredSession(self)
+    path: Path
+    teacher: Path | None
+    way: str
+    seed: int
+    budget: int
+    starts: bool
 
 
-def space_of(route: str, genomes: Sequence[Genome]) -> Space:
-    """Return the space that holds exactly these genomes."""
-    names = list(genomes[0])
-    values: dict[str, list[Allele]] = {n: list(dict.fromkeys(g[n] for g in genomes)) for n in names}
-    rows = [tuple(genome[name] for name in names) for genome in genomes]
-    return Space(
-        route,
-        [Choice(name=name, options=tuple(values[name])) for name in names],
-        [TabledConstraint(names, rows, "was measured")],
-    )
+class _Follower(Observer):
+    """Notes the best after every unique evaluation."""
+
+    def __init__(self) -> None:
+        self.curve: list[float] = []
+
+    def on_verdict(self, judged: Judged, counts: Counts) -> None:
+        """Note one."""
+        found = judged.evaluation
+        if found.properties.get("reused", False):
+            return
+        best = self.curve[-1] if self.curve else math.inf
+        if found.status is Status.OK and found.measurement is not None:
+            best = min(best, found.measurement.objective)
+        self.curve.append(best)
 
 
-class StoredSession(AnsweringSession):
-    """Hands the stored evaluations out again."""
-
-    def __init__(self, device: StoredDevice) -> None:
-        super().__init__(device, device.problem, device.space)
-        self._answers = device.answers
-
-    def answer(self, candidate: Candidate) -> Evaluation:
-        """Return the stored evaluation."""
-        return replace(self._answers[candidate.genome.fingerprint], candidate=candidate)
-
-    def objective(self, genome: Genome) -> float:
-        """Return the stored time, NaN where it failed."""
-        measured = self._answers[genome.fingerprint].measurement
-        return math.nan if measured is None else measured.objective
-
-
-def best_ratio(
-    device: StoredDevice, teacher: StoredDevice | None, *, budget: int, seed: int, way: str
-) -> float:
-    """Run one campaign; return its best over the best there is."""
-    with tempfile.TemporaryDirectory(prefix="kernelarc-bandit-") as folder:
-        store = str(Path(folder) / "campaign.db")
-        for each in filter(None, (teacher, device)):
+def play(task: Task) -> list[float]:
+    """Run a campaign; return the best over the optimum after 1, 2, ... evaluations."""
+    with threadpool_limits(1), tempfile.TemporaryDirectory(prefix="kernelarc-bandit-") as folder:
+        store, curve = str(Path(folder) / "campaign.db"), list[float]()
+        for path in filter(None, (task.teacher, task.path)):
+            device, follower = _device(path, task.starts), _Follower()
             settings = CampaignSettings(
-                target="stored", budget=budget, seed=seed, store=store, **WAYS[way]
+                target=str(path), budget=task.budget, seed=task.seed, store=store, **WAYS[task.way]
             )
-            result = run(settings, device=each, problem=each.problem)
-        assert result.best is not None
-        return result.best.objective / device.least
+            result = run(settings, device=device, problem=device.problem, observer=follower)
+            if result.status != "finished":
+                raise KeyboardInterrupt
+            curve = follower.curve
+    best, worst = _bounds(task.path)
+    whole = [*curve, *[curve[-1]] * (task.budget - len(curve))][: task.budget]
+    return [min(value, worst) / best for value in whole]
+
+
+@cache
+def _device(path: Path, starts: bool) -> ReplayDevice:
+    device = ReplayDevice(path)
+    if not starts:
+        device.recording = replace(device.recording, seeds=())
+    return device
+
+
+@cache
+def _bounds(path: Path) -> tuple[float, float]:
+    """Return the lowest and the highest time of a recording."""
+    recording = _device(path, True).recording
+    genomes = (g for space in recording.spaces.values() for g in space.enumerate())
+    answers = map(recording.answer, genomes)
+    times = [a.objective for a in answers if a is not None and a.status is Status.OK]
+    return min(times), max(times)
 
 
 def compared(
-    device: StoredDevice, teacher: StoredDevice | None, *, budgets: Sequence[int], repeats: int
+    paths: Sequence[Path], *, budgets: Sequence[int], seeds: Sequence[int], jobs: int | None = None
 ) -> dict[str, Any]:
-    """Return the figures of every way and budget."""
-    figures: dict[str, Any] = {"genomes": len(device.answers), "least": device.least}
-    for budget in budgets:
-        ratios = {
-            way: [
-                best_ratio(device, teacher, budget=budget, seed=seed, way=way)
-                for seed in range(repeats)
-            ]
-            for way in WAYS
-        }
-        figures[str(budget)] = {
-            way: {
-                "over_best": round(float(np.exp(np.mean(np.log(found)))), 5),
-                "better_than_without": _wins(ratios, way),
+    """Return the figures of every situation, way and budget."""
+    situations = {"cold": (False, False), "cold, begun by rule": (False, True)}
+    if len(paths) > 1:
+        situations["taught"] = (True, False)
+    tasks = {
+        (situation, way): [
+            Task(path, paths[place - 1] if taught else None, way, seed, max(budgets), starts)
+            for place, path in enumerate(paths)
+            for seed in seeds
+        ]
+        for situation, (taught, starts) in situations.items()
+        for way in WAYS
+    }
+    curves: dict[tuple[str, str], NDArray[np.float64]] = {}
+    with ProcessPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
+        for key, some in tasks.items():
+            logs = np.log(np.array(list(pool.map(play, some, chunksize=4))))
+            curves[key] = logs.reshape(len(paths), len(seeds), -1)
+            print(", ".join(key), file=sys.stderr, flush=True)
+    return {
+        "recordings": {path.name: _size(path) for path in paths},
+        "seeds": [min(seeds), max(seeds)],
+        "figures": {
+            situation: {
+                str(budget): {
+                    way: _figures(curves, situation, way, budget)
+                    for way in WAYS
+                }
+                for budget in budgets
             }
-            for way, found in ratios.items()
-        }
-    return figures
+            for situation in situations
+        },
+    }  # fmt: skip
 
 
-def _wins(ratios: Mapping[str, Sequence[float]], way: str) -> str | None:
-    """Say in how many seeds a way with the bandit was better and worse than without."""
-    other = way.removesuffix(", bandit")
-    if other == way:
-        return None
-    pairs = list(zip(ratios[way], ratios[other], strict=True))
-    better, worse = sum(a < b for a, b in pairs), sum(a > b for a, b in pairs)
-    return f"{better} better, {worse} worse of {len(pairs)}"
+def _size(path: Path) -> dict[str, int]:
+    counts = _device(path, True).recording.counts
+    return {"genomes": counts.genomes, "failed": counts.failed}
+
+
+def _figures(
+    curves: Mapping[tuple[str, str], NDArray[np.float64]], situation: str, way: str, budget: int
+) -> dict[str, Any]:
+    logs = curves[situation, way][:, :, budget - 1]
+    found: dict[str, Any] = {
+        "over_best": round(float(np.exp(logs.mean())), 4),
+        "at_best": round(float((logs < _SAME).mean()), 3),
+    }
+    without = way.removesuffix(BANDIT)
+    if without != way:
+        found |= paired(logs, curves[situation, without][:, :, budget - 1])
+    return found
+
+
+def paired(logs: NDArray[np.float64], others: NDArray[np.float64]) -> dict[str, Any]:
+    """Compare by pairs of equal recordings and seeds.
+
+    Args:
+        logs: Of the best over the optimum, shape (recordings, seeds).
+        others: Of the way without the bandit, the same shape.
+    """
+    apart, rng = logs - others, np.random.default_rng(_STREAM)
+    drawn = rng.integers(apart.shape[1], size=(_RESAMPLES, *apart.shape))
+    means = np.take_along_axis(apart[None], drawn, axis=2).mean(axis=(1, 2))
+    low, high = np.exp(np.percentile(means, (2.5, 97.5)))
+    return {
+        "over_without": round(float(np.exp(apart.mean())), 4),
+        "interval": [round(float(low), 4), round(float(high), 4)],
+        "better": int((apart < -_SAME).sum()),
+        "worse": int((apart > _SAME).sum()),
+        "pairs": apart.size,
+        "p": round(_by_chance(apart.ravel(), rng), 4),
+    }
+
+
+def _by_chance(apart: NDArray[np.float64], rng: np.random.Generator) -> float:
+    """Return how often exchanged signs give as large a mean difference, two-sided."""
+    hits, wanted = 1, abs(apart.sum()) - _SAME
+    for _ in range(_EXCHANGES // _CHUNK):
+        signs = rng.choice((-1.0, 1.0), size=(_CHUNK, apart.size))
+        hits += int((np.abs(signs @ apart) >= wanted).sum())
+    return hits / (_EXCHANGES + 1)
 
 
 def main() -> None:
     """Compare, print, and write where asked to."""
     parser = argparse.ArgumentParser(description="Compare searches with and without the bandit.")
-    parser.add_argument("store")
-    parser.add_argument("--teach", help="store of another workload, searched beforehand")
-    parser.add_argument("--budgets", default="30,60,120")
+    parser.add_argument("recordings", nargs="+", type=Path)
+    parser.add_argument("--budgets", default="25,50,100")
     parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--jobs", type=int, help="processes (default: one a core)")
     output_option(parser)
     given = parser.parse_args()
-    device = StoredDevice(given.store)
-    teacher = StoredDevice(given.teach) if given.teach else None
     budgets = [int(text) for text in given.budgets.split(",")]
-    keep(compared(device, teacher, budgets=budgets, repeats=given.repeats), given.output)
+    try:
+        found = compared(
+            given.recordings, budgets=budgets, seeds=range(given.repeats), jobs=given.jobs
+        )
+    except KernelarcError as error:
+        parser.error(str(error))
+    keep({"what": "resource bandit", **found}, given.output)
 
 
 if __name__ == "__main__":

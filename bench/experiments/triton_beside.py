@@ -36,6 +36,16 @@ _CACHES = (
 )
 _LEAST_S = 8.0  # no part says anything in less
 SQUARE, SKINNY, LARGE = (4096, 4096, 4096), (64, 14336, 4096), (8192, 8192, 8192)
+# Many tiles, about as many tiles as multiprocessors, and many tiles of few steps.
+SWEPT = (SQUARE, (1024, 4096, 4096), (8192, 2048, 512))
+# Of the baseline's speed: 0.964 is what Helion's answer was worth at 4096 in an earlier run.
+_SHARES = (0.95, 0.964, 0.97, 0.99, 1.0)
+
+
+def _answers(size: str) -> tuple[str, ...]:
+    """Return the parts whose answers are judged at a size, those that are missing left out."""
+    tuners = ("ours {}", "ours {} again", "helion {}", "random {}", "random {} again")
+    return tuple(tuner.format(size) for tuner in tuners)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +65,21 @@ class Part:
 
 
 PLAN = (
-    Part("ours 4096", "ours", 60, {"size": SQUARE, "seconds": 20, "seed": 0}),
+    Part("ours 4096", "ours", 45, {"size": SQUARE, "seconds": 14, "seed": 0}),
+    Part("random 4096", "random", 30, {"size": SQUARE, "seconds": 14, "seed": 1}),
+    Part("ours 4096 again", "ours", 45, {"size": SQUARE, "seconds": 14, "seed": 1}),
+    Part("random 4096 again", "random", 30, {"size": SQUARE, "seconds": 14, "seed": 2}),
     Part("helion 4096", "helion", 95, {"size": SQUARE}),
-    Part("judge 4096", "judge", 35, {"size": SQUARE, "of": ["ours 4096", "helion 4096"]}),
-    Part("random 4096", "random", 40, {"size": SQUARE, "seconds": 24, "seed": 1}),
-    Part("autotune 4096", "autotune", 30, {"size": SQUARE, "seconds": 15}),
-    Part("norm", "norm", 60, {"seconds": 10}),
-    Part("ours skinny", "ours", 40, {"size": SKINNY, "seconds": 15, "seed": 0}),
+    Part("judge 4096", "judge", 30, {"size": SQUARE, "of": _answers("4096")}),
+    Part("autotune 4096", "autotune", 30, {"size": SQUARE, "seconds": 12}),
+    Part("norm", "norm", 45, {"seconds": 8}),
+    Part("ours skinny", "ours", 40, {"size": SKINNY, "seconds": 12, "seed": 0}),
     Part("helion skinny", "helion", 60, {"size": SKINNY}),
-    Part("judge skinny", "judge", 35, {"size": SKINNY, "of": ["ours skinny", "helion skinny"]}),
-    Part("ours 8192", "ours", 50, {"size": LARGE, "seconds": 18, "seed": 0}),
-    Part("ours 4096 again", "ours", 45, {"size": SQUARE, "seconds": 20, "seed": 1}),
-    Part("random 4096 again", "random", 40, {"size": SQUARE, "seconds": 24, "seed": 2}),
-    Part("sweep", "sweep", 50, {"size": SQUARE, "seconds": 35}),
+    Part("judge skinny", "judge", 25, {"size": SKINNY, "of": _answers("skinny")}),
+    Part("ours 8192", "ours", 45, {"size": LARGE, "seconds": 16, "seed": 0}),
+    Part("helion 8192", "helion", 200, {"size": LARGE}),
+    Part("judge 8192", "judge", 30, {"size": LARGE, "of": _answers("8192")}),
+    Part("sweep", "sweep", 85, {"sizes": SWEPT, "seconds": 65}),
 )
 
 
@@ -75,8 +87,8 @@ def main() -> None:
     """Run the parts that were asked for, as long as time is left."""
     parser = argparse.ArgumentParser(description=__doc__)
     output_option(parser)
-    parser.add_argument("--limit", type=float, default=400.0, help="wall seconds in all")
-    parser.add_argument("--parts", default="", help="names of parts, with commas; all if empty")
+    parser.add_argument("--limit", type=float, default=800.0, help="wall seconds in all")
+    parser.add_argument("--parts", default="", help="names of parts in order, with commas")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.part:
@@ -87,7 +99,8 @@ def main() -> None:
     unknown = sorted(set(wanted) - {part.name for part in PLAN})
     if unknown:
         parser.error(f"no part {unknown[0]!r}: there are {', '.join(p.name for p in PLAN)}")
-    _run_all([p for p in PLAN if not wanted or p.name in wanted], asked.limit, asked.output)
+    plan = {part.name: part for part in PLAN}
+    _run_all([plan[name] for name in wanted or plan], asked.limit, asked.output)
 
 
 def _run_all(plan: list[Part], limit_s: float, output: Path | None) -> None:
@@ -117,8 +130,8 @@ def _run(part: Part, cap_s: float, found: Mapping[str, Any], kept: Path | None) 
         given = dict(part.given)
         if "of" in given:
             given["of"] = {name: answer(found.get(name, {})) for name in given["of"]}
-        if part.kind == "sweep":  # the store is what it is for
-            given["store"] = str(Path(kept or folder, "sweep.db").absolute())
+        if part.kind == "sweep":  # the recordings are what it is for
+            given["folder"] = str(Path(kept or folder).absolute())
         asked = {"kind": part.kind, "file": str(file), "given": given}
         begun = time.monotonic()
         process = subprocess.Popen(
@@ -151,8 +164,11 @@ def answer(figures: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def sums(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is asked of the figures: times to another's answer, and ratios."""
-    out: dict[str, Any] = {}
-    for size in ("4096", "skinny"):
+    out: dict[str, Any] = {"seconds_to_share_of_baseline": {}}
+    for name, figures in found.items():
+        if name.startswith("ours") and (reached := _reached(figures)) is not None:
+            out["seconds_to_share_of_baseline"][name] = reached
+    for size in ("4096", "skinny", "8192"):
         judged, ours = found.get(f"judge {size}", {}), found.get(f"ours {size}", {})
         theirs = judged.get("judged_us", {}).get(f"helion {size}")
         helion = found.get(f"helion {size}", {})
@@ -177,8 +193,29 @@ def sums(found: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
+def _reached(figures: Mapping[str, Any]) -> dict[str, float | None] | None:
+    """Return after how many seconds a search was so near its baseline, None where never."""
+    best = figures.get("best") or {}
+    if "speedup" not in best:
+        return None
+    baseline_us, steps = best["objective"] * best["speedup"]["estimate"], figures["best_so_far"]
+    return {
+        str(share): next((s for s, us, _ in steps if us <= baseline_us / share), None)
+        for share in _SHARES
+    }
+
+
 def _line(figures: Mapping[str, Any]) -> str:
-    keys = ("skipped", "ended", "best_us", "wall_s", "extrapolated_s", "share_of_copy", "judged_us")
+    keys = (
+        "skipped",
+        "ended",
+        "best_us",
+        "wall_s",
+        "extrapolated_s",
+        "share_of_copy",
+        "judged_us",
+        "recordings",
+    )
     return ", ".join(f"{key} {figures[key]}" for key in keys if key in figures)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from kernelarc.bench.experiments import _beside_parts as parts
-from kernelarc.bench.experiments.triton_beside import PLAN, answer, sums
-from kernelarc.genomes import Genome, Space
+from kernelarc.bench.experiments.triton_beside import PLAN, SWEPT, answer, sums
+from kernelarc.genomes import Allele, Genome, Space
 from kernelarc.genomes.kernels import DeviceLimits, kernel_routes
 
 LOG = """run_id,timestamp_s,config_id,generation,status,perf_ms,compile_time_s,config
@@ -20,11 +21,13 @@ r,4.00,a,1,ok,0.190000,,"Config(block_k=32, block_m=64, persistent=False)"
 """
 
 
-def _space(size: tuple[int, int, int] = (4096, 4096, 4096)) -> Space:
+def _space(
+    size: tuple[int, int, int] = (4096, 4096, 4096), pins: Mapping[str, Allele] = parts.PINS
+) -> Space:
     problem = parts._problem(size)
     route = next(r for r in kernel_routes(problem.operator) if r.name == "triton")
     limits = DeviceLimits.of_arch(parts.ARCH)
-    return route.space(problem.workloads[0], limits).pin(parts.PINS)
+    return route.space(problem.workloads[0], limits).pin(pins)
 
 
 def test_the_common_space_is_large_enough_and_its_pins_are_its_own() -> None:
@@ -78,4 +81,27 @@ def test_every_part_has_a_program_and_answers_come_before_their_judge() -> None:
     assert len(set(names)) == len(names)
     assert {part.kind for part in PLAN} == set(parts.PARTS)
     for place, part in enumerate(PLAN):
-        assert set(part.given.get("of", ())) <= set(names[:place])
+        assert set(part.given.get("of", ())) & set(names) <= set(names[:place])
+        assert part.kind != "judge" or len(set(part.given["of"]) & set(names)) >= 2
+
+
+def test_sums_say_when_a_search_was_as_good_as_its_baseline() -> None:
+    found = {
+        "ours 4096": {
+            "best_so_far": [[4.0, 400.0, 1], [6.0, 102.0, 8], [9.0, 99.0, 80]],
+            "best": {"objective": 99.0, "speedup": {"estimate": 1.0}},
+        },
+        "ours 8192": {"best_so_far": [], "best": None},
+        "helion 4096": {"best_us": 99.0},
+    }
+    reached = sums(found)["seconds_to_share_of_baseline"]
+    assert list(reached) == ["ours 4096"]
+    assert (reached["ours 4096"]["0.97"], reached["ours 4096"]["1.0"]) == (6.0, 9.0)
+    assert reached["ours 4096"]["0.95"] == 6.0
+
+
+def test_what_is_swept_is_small_enough_and_has_both_resource_genes() -> None:
+    for size in SWEPT:
+        space = _space(size, parts._SWEPT)
+        assert 1000 <= space.size().legal <= 2000
+        assert {"maxnreg", "num_stages"} <= set(parts._free(space))
