@@ -80,8 +80,8 @@ class Judge:
         self, arena: Arena, evaluation: Evaluation
     ) -> tuple[Verdict, ContestRecord | None]:
         if evaluation.status is not Status.OK:
-            rejected = evaluation.status is Status.REJECTED
-            return (Verdict.REJECT if rejected else Verdict.FAIL), None
+            untried = evaluation.status in {Status.REJECTED, Status.INTERRUPTED}
+            return (Verdict.REJECT if untried else Verdict.FAIL), None
         incumbent = arena.ledger.incumbent
         if incumbent is None:
             return Verdict.ACCEPT, None

@@ -8,7 +8,7 @@ from typing import Any
 
 from kernelarc.bench import Score
 from kernelarc.engine._scores import mean_score, score_of, score_remark
-from kernelarc.engine._suspicions import suspicions
+from kernelarc.engine._suspicions import busy_remark, suspicions
 from kernelarc.genomes import Allele, Estimate, Verdict, Workload
 from kernelarc.storage import Best, CampaignRow, Counts, Event, StoreReader, store_name
 
@@ -143,6 +143,7 @@ def result_of(reader: StoreReader, campaign: int | None, *, store: str) -> Campa
         row.environment.observations.get("note"),
         score_remark(row, scores),
         _continued(events),
+        busy_remark(reader.failures(row.id)),
     )
     whole = len(bests) == len(row.spec.problem.workloads)
     return CampaignResult(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from kernelarc.genomes import Evaluation, Status
@@ -11,7 +11,7 @@ from kernelarc.storage import StoreReader
 
 _LOOKED_AT = 500
 _LEAST = 2
-_DRIVER_REFUSES = "launch refused"
+_DRIVER_REFUSES, _DEVICE_BUSY = "launch refused", "device busy"
 
 
 def suspicions(reader: StoreReader, campaign: int) -> tuple[str, ...]:
@@ -23,6 +23,21 @@ def suspicions(reader: StoreReader, campaign: int) -> tuple[str, ...]:
     evaluations = [one.evaluation for one in judged]
     known = _wrong_reference(evaluations) or _refused(evaluations) or _all_failed(evaluations)
     return tuple(filter(None, (known, _idle_genes(evaluations))))
+
+
+def busy_remark(failures: Mapping[str, int]) -> str:
+    """Say that other work on the device kept genomes from being judged; empty where none did.
+
+    Args:
+        failures: How often each class was met.
+    """
+    times = failures.get(_DEVICE_BUSY, 0)
+    if not times:
+        return ""
+    return (
+        f"{times} candidates could not be timed because other work ran on the device: they count "
+        f"for nothing; search when it is free, and distrust close calls of this campaign"
+    )
 
 
 def _wrong_reference(evaluations: Sequence[Evaluation]) -> str | None:
@@ -49,6 +64,7 @@ def _refused(evaluations: Sequence[Evaluation]) -> str | None:
 
 def _all_failed(evaluations: Sequence[Evaluation]) -> str | None:
     """Say how most of them failed, with the words of the first, where none was right."""
+    evaluations = [e for e in evaluations if e.status is not Status.INTERRUPTED]
     if len(evaluations) < _LEAST or any(e.status is Status.OK for e in evaluations):
         return None
     ((failure, times),) = Counter(e.failure for e in evaluations).most_common(1)

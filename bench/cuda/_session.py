@@ -13,6 +13,7 @@ import numpy as np
 from kernelarc.bench._lock import DeviceLock
 from kernelarc.bench._session import Session
 from kernelarc.bench._statistics import measurement_of
+from kernelarc.bench.cuda._escapes import DEVICE_BUSY
 from kernelarc.bench.cuda._library import REFUSED_WORKSPACE
 from kernelarc.bench.cuda._process import LT_BENCH, WorkerProcess, checked
 from kernelarc.bench.cuda._protocol import (
@@ -97,6 +98,7 @@ class CudaSession(Session):
         self._domains: dict[int, tuple[DomainReply, CublasLtSpace]] = {}
         self._flying: deque[tuple[Candidate, LtRow, float | None]] = deque()
         self._arrived: deque[Evaluation] = deque()
+        self._again: set[int] = set()  # candidates that met a busy device once
         self._contests = 0
         self._spare: WorkerProcess | None = None
         self._worker = self._started()
@@ -248,9 +250,14 @@ class CudaSession(Session):
                 self._blame("the device worker died")
 
     def _take(self, outcome: Outcome) -> None:
-        candidate, row, _ = self._flying.popleft()
+        candidate, row, bound = self._flying.popleft()
         if candidate.number != outcome.number:
             raise StoppedError("the device worker answered out of order: resume")
+        if outcome.failure == DEVICE_BUSY and candidate.number not in self._again:
+            self._again.add(candidate.number)
+            self._flying.append((candidate, row, bound))  # once more, behind all others
+            self._send([(candidate, row, bound)])
+            return
         self._arrived.append(self._evaluation(candidate, row, outcome))
         if outcome.fatal:
             self._replace()

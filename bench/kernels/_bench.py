@@ -16,6 +16,7 @@ from kernelarc.bench._roofline import Floor
 from kernelarc.bench._statistics import CENSOR_RATIO, clearly_slower
 from kernelarc.bench.cuda._arena import BAND_BYTES
 from kernelarc.bench.cuda._clock import Segment, TimedCalls, TimedGraph
+from kernelarc.bench.cuda._escapes import DeviceBusyError, Trial, given_up
 from kernelarc.bench.cuda._jobbench import FindingError, Instruments
 from kernelarc.bench.cuda._judge import (
     ESCAPED_CLOCK,
@@ -42,7 +43,6 @@ _SAMPLES, _LONG_SAMPLES, _LONG_US = 6, 4, 400.0
 _REFRESH_S, _MOST_USES, _COSTLY_S, _COSTLY_USES = 0.0006, 12, 0.5, 64
 _HOPELESS = 2.5
 _WARM_CALLS = 16
-_MOST_ESCAPES = 3
 _INTERMEDIATE_ROUNDINGS, _MOST_ROUNDING = 4.0, 0.125
 _PURPOSES = 8
 
@@ -348,16 +348,15 @@ class OperatorBench:
         graph.replay()
         wanted = _SAMPLES if call_us * graph.calls < _LONG_US else _LONG_SAMPLES
         spans: list[float] = []
-        escaped = 0
+        trial = Trial(self.tools, self._sweep, graph.replay, graph.calls)
         while len(spans) < wanted:
             if len(spans) == wanted - 1:
                 self._poison_timed(one)
             span = graph.replay()
-            # Compilers run beside this process: a late host is seen now and then, work that
-            # escapes is seen every time.
-            escaped = escaped + 1 if span.escaped else 0
-            if escaped >= _MOST_ESCAPES:
-                raise FindingError(Finding(ESCAPED_CLOCK, "the wall clock saw far more time"))
+            if trial.suspects(span):
+                if trial.guilty():
+                    raise FindingError(Finding(ESCAPED_CLOCK, "the wall clock saw far more time"))
+                continue
             spans.append(span.call_us)
             if limit_us is not None and clearly_slower(spans, limit_us, ratio=CENSOR_RATIO):
                 return spans, True, graph.calls
@@ -438,6 +437,8 @@ class OperatorBench:
                 message=error.finding.message,
                 cost_s=time.perf_counter() - begun,
             )
+        except DeviceBusyError as error:
+            return given_up(number, error, time.perf_counter() - begun)
         return Outcome(
             number=number,
             status=Status.OK,

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from kernelarc.bench._statistics import measurement_of
+from kernelarc.bench.cuda._escapes import DEVICE_BUSY
 from kernelarc.bench.cuda._protocol import Outcome
 from kernelarc.bench.kernels._compile_pool import CompilePool, Order
 from kernelarc.bench.kernels._line import DeviceLine, Flight
@@ -35,6 +36,7 @@ from kernelarc.genomes.kernels import Build, DeviceLimits, KernelRoute
 
 _AHEAD = 2  # one that runs, and one to go on with at once
 _MOST_BUILDS = 512
+_MOST_TRIES = 3  # of a candidate that meets a busy device
 _PAUSE_S, _WAKE_S, _PATIENCE_S = 0.25, 0.5, 2.0
 
 
@@ -78,6 +80,7 @@ class Flow:
         self._builds: OrderedDict[tuple[int, str], Build] = OrderedDict()
         self._costs: dict[int, float] = {}
         self._outlooks = [Outlook(partial(ground.hint, i)) for i in range(len(ground.tasks))]
+        self._tries: dict[int, int] = {}
         self._tickets, self._began = 0, time.monotonic()
         self._fault: BaseException | None = None
         self._stopping = False
@@ -301,6 +304,8 @@ class Flow:
         """Turn what came from the worker into evaluations, equal binaries with it."""
         while self._line.arrived:
             flight, outcome = self._line.arrived.popleft()
+            if self._comes_again(flight, outcome):
+                continue
             evaluation = self._evaluation(flight, outcome)
             self._arrive(evaluation, flight.workload)
             if isinstance(flight.contender, PlanContender):
@@ -313,6 +318,17 @@ class Flow:
                         self._arrive(self._same(follower.candidate, evaluation), flight.workload)
                     else:
                         self._board(follower, key[1])
+
+    def _comes_again(self, flight: Flight, outcome: Outcome) -> bool:
+        """Queue a candidate that met a busy device behind all others, a few times at most."""
+        number = flight.candidate.number
+        tries = self._tries.get(number, 0) + 1
+        if outcome.failure != DEVICE_BUSY or tries >= _MOST_TRIES:
+            self._tries.pop(number, None)
+            return False
+        self._tries[number] = tries
+        self._ready.append(flight)
+        return True
 
     def _same(self, candidate: Candidate, known: Evaluation) -> Evaluation:
         """Return a candidate's evaluation by that of an equal binary."""

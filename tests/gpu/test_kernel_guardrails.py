@@ -25,6 +25,7 @@ from kernelarc.bench._numerics import (
     ZERO_OUTPUT,
 )
 from kernelarc.bench.cuda._clock import Call
+from kernelarc.bench.cuda._escapes import DEVICE_BUSY
 from kernelarc.bench.cuda._judge import (
     ESCAPED_CLOCK,
     INPUT_CHANGED,
@@ -64,6 +65,15 @@ extern "C" __global__ void spin(long long clocks) {
 }
 """
 SPIN_CLOCKS = 20_000_000  # about ten milliseconds
+OTHER_WORK = """
+import cupy
+left = cupy.random.rand(4096, 4096, dtype=cupy.float32)
+print("working", flush=True)
+while True:
+    for _ in range(20):
+        right = left @ left
+    cupy.cuda.runtime.deviceSynchronize()
+"""
 NARROW = r"""
 extern "C" __global__ void narrow(unsigned* values, long long n) {
     for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL)
@@ -450,6 +460,24 @@ def test_work_beside_the_clock_is_seen_on_the_wall() -> None:
     outcome = bench.evaluate(Planted(bench, beside_the_clock))
     assert (outcome.status, outcome.failure) == (Status.WRONG_RESULT, ESCAPED_CLOCK), outcome
     assert bench.evaluate(Planted(bench, honest)).status is Status.OK, "the next one is honest"
+
+
+def test_a_device_that_another_process_uses_condemns_nobody() -> None:
+    """Row 18: everything waits for its turn on the wall, the honest as well."""
+    bench = Bench("product", shape=(4096, 8192, 8192))
+    with subprocess.Popen([sys.executable, "-c", OTHER_WORK], stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline() == b"working\n"
+            found = [bench.evaluate(Planted(bench, honest)) for _ in range(5)]
+        finally:
+            other.kill()
+    for outcome in found:
+        assert (outcome.status, outcome.failure) in {
+            (Status.OK, None),
+            (Status.INTERRUPTED, DEVICE_BUSY),
+        }, outcome.message
+    assert bench.evaluate(Planted(bench, honest)).status is Status.OK, "it is free again"
 
 
 def test_a_slow_first_call_is_not_in_the_time(bench: Bench) -> None:

@@ -15,6 +15,7 @@ import pytest
 from kernelarc.bench import DeviceLock
 from kernelarc.bench.cuda import CudaSession, _session
 from kernelarc.bench.cuda._binding import numbering
+from kernelarc.bench.cuda._escapes import DeviceBusyError, given_up
 from kernelarc.bench.cuda._library import Matmul, Side
 from kernelarc.bench.cuda._offer import library_domain
 from kernelarc.bench.cuda._protocol import (
@@ -109,6 +110,9 @@ class Scripted:
         if event == "hang":
             self._dead = True
             raise TimeoutError
+        if event.startswith("busy"):
+            self._script.at |= {number: event.removeprefix("busy ")} if " " in event else {}
+            return given_up(number, DeviceBusyError("other work runs on this GPU"), 0.5)
         if event == "fatal":
             self._dead = True
             return Outcome(
@@ -231,6 +235,18 @@ def test_only_the_culprit_fails(
     assert [e.status for e in seen] == [status if i == 2 else Status.OK for i in range(6)]
     assert seen[2].failure == failure
     assert script.made == before + 1  # the one that stood by took over; another stands by now
+
+
+def test_who_meets_a_busy_device_comes_again_and_is_never_called_wrong(
+    session: CudaSession, script: Script
+) -> None:
+    """Row 18: an honest candidate on a GPU that somebody else uses too."""
+    script.at |= {1: "busy", 2: "busy busy"}
+    session.submit(candidates(session, 4), limit={})
+    seen = list(session.collect())
+    assert [e.candidate.number for e in seen] == [0, 3, 1, 2]
+    assert [e.status for e in seen] == [Status.OK] * 3 + [Status.INTERRUPTED]
+    assert (seen[3].failure, seen[3].message) == ("device busy", "other work runs on this GPU")
 
 
 def test_a_check_between_evaluations_loses_none(session: CudaSession) -> None:

@@ -10,7 +10,7 @@ from tests.unit.compiling_routes import PlantedRoute
 
 from kernelarc.bench.kernels import KernelDevice, _device, _line
 from kernelarc.engine import CampaignSettings, resume, run
-from kernelarc.genomes import ConclusionKind, Environment, builtin_problem
+from kernelarc.genomes import ConclusionKind, Environment, Status, Verdict, builtin_problem
 from kernelarc.storage import open_reader
 
 PROBLEM = builtin_problem("gemm")
@@ -75,6 +75,26 @@ def test_a_campaign_survives_everything_and_names_what_failed(tmp_path: Path) ->
         "aborts": "compiler crashed",
         "raises": "compile error",
     }
+
+
+def test_a_busy_device_fails_no_genome_and_teaches_no_trap(tmp_path: Path) -> None:
+    """Row 18: what met other work on the GPU comes again, and is given up without blame."""
+    ways = ("good", "busy", *(f"busy once {i}" for i in range(3)))
+    result = run(_settings(tmp_path, budget=60), device=_device_of(ways, idle=12), problem=PROBLEM)
+    assert (result.status, result.reason) == ("finished", "budget") and result.best is not None
+    assert result.evaluations.failed == 0
+    with open_reader(result.store) as reader:
+        judged = [one for one in reader.evaluations(1) if one.evaluation.failure is not None]
+        assert not reader.conclusions(campaign=1)
+        spoken = {one.evaluation.message for one in judged}
+    assert {str(one.evaluation.candidate.genome["way"]) for one in judged} == {"busy"}
+    assert len(judged) > 5, "as many would close a region"
+    assert {(one.evaluation.status, one.verdict) for one in judged} == {
+        (Status.INTERRUPTED, Verdict.REJECT)
+    }
+    assert spoken == {"other work runs on this GPU"}
+    (remark,) = (text for text in result.remarks if "other work ran on the device" in text)
+    assert remark.startswith(f"{len(judged)} candidates")
 
 
 def test_what_fails_again_and_again_becomes_a_trap_that_names_it(tmp_path: Path) -> None:
