@@ -63,6 +63,7 @@ _HEURISTICS = 12
 _FINALISTS = 8
 _REFERENCES = 16  # that a contest computes at most
 _CHOICE_ROUNDS = 15
+_WINDOW, _AHEAD_EACH = 8, 3  # candidates of a round; on their way for each compile process
 
 
 class KernelSession(Session):
@@ -121,8 +122,10 @@ class KernelSession(Session):
             line.close()
             raise
         pool.target(self._reply.limits)
-        # Short rounds, many ahead: a build that takes ten times the usual holds up few others.
-        self.window, self.lag = max(8, cores), 7
+        # Short rounds, some ahead: a build that takes ten times the usual holds up few others. Of
+        # what is on its way nothing was known when it was asked for: three builds a compiler keep
+        # all of them busy, and more would only postpone what is learned, and the end.
+        self.window, self.lag = _WINDOW, max(2, -(-_AHEAD_EACH * cores // _WINDOW) - 1)
         self.sifts, self.finalists, self.patience = any(self._products), _FINALISTS, 2
         self._spaces: dict[int, dict[str, Space]] = {}
         self._domains: dict[int, tuple[DomainReply, CublasLtSpace]] = {}
