@@ -50,7 +50,7 @@ _SWEPT: Mapping[str, Allele] = MappingProxyType(
         **{name: allele for name, allele in PINS.items() if name not in {"maxnreg", "sm_multiple"}},
         "group": 8,
         "persistent": False,
-        "epilogue_parts": 1,
+        "epilogue_parts": 2,
     }
 )
 _CONTEST_ROUNDS, _MARKED = 24, "kernelarc beside"
@@ -106,6 +106,8 @@ def sweep(file: Path, *, sizes: Sequence[Sequence[int]], seconds: float, folder:
         settings, Path(folder, "h200_triton.json.gz"), measure=_WHOLE, check=1, stop=stop
     )
     clock.cancel()
+    for one, size in zip(found.recordings, sizes, strict=False):  # names without axes
+        Path(one.path).rename(Path(folder, f"h200_triton_{'x'.join(map(str, size))}.json.gz"))
     write({**found.to_json(), "seconds": round(time.monotonic() - begun, 1)}, file)
 
 
