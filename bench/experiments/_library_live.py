@@ -7,7 +7,7 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -35,6 +35,8 @@ LIVE: Sequence[tuple[bool, int, int, int]] = (  # with a residual in place, M, N
     (False, 384, 5120, 1280),
 )
 _ROUNDS = 40
+# Of Optuna for each evaluation: ten milliseconds each, in which the GPU waits.
+_MOST_ASKS = 8
 _ISLAND = "experiment"
 
 
@@ -116,6 +118,9 @@ class _Lending(Device):
 def live(budget: int, repeats: int, seconds: float, output: Path | None) -> dict[str, Any]:
     """Run every method on five products, as many whole repeats as the time allows.
 
+    Products of one kind share a session. The second kind gets no more repeats than the first had:
+    means are of as many repeats of each product.
+
     Args:
         budget: Evaluations of a run.
         repeats: At most so many.
@@ -125,8 +130,16 @@ def live(budget: int, repeats: int, seconds: float, output: Path | None) -> dict
     begun = time.monotonic()
     rows = [_LiveRow(shape, budget) for shape in LIVE]
     figures = with_machine({"evaluations": budget, "shapes": []})
+
+    def told() -> None:
+        begun_rows = [row for row in rows if row.repeats]
+        figures["shapes"] = [row.told() for row in begun_rows]
+        figures["means"], figures["repeats_in_means"] = means_of(begun_rows)
+        figures["seconds"] = round(time.monotonic() - begun, 1)
+        write(figures, output)
+
     done = 0
-    for residual in (True, False):
+    for residual in (False, True):
         mine = [row for row in rows if row.shape[0] is residual]
         done += len(mine)
         until = begun + seconds * done / len(rows)
@@ -136,17 +149,22 @@ def live(budget: int, repeats: int, seconds: float, output: Path | None) -> dict
             CudaDevice().open(problem, seed=0, artefacts=Path(folder)) as session,
         ):
             figures["gpu"] = dict(session.environment.identity)
-            for seed in range(repeats):
-                took = time.monotonic()
-                for row, workload in zip(mine, problem.workloads, strict=True):
-                    row.repeat(Live(session, workload), seed)
-                    figures["shapes"] = [row.told() for row in rows if row.repeats]
-                    write(figures, output)
-                if time.monotonic() + (time.monotonic() - took) > until:
-                    break
-    figures["means"] = means_of(rows)
-    figures["seconds"] = round(time.monotonic() - begun, 1)
+            repeats = _repeated(session, mine, repeats, until, told)
     return figures
+
+
+def _repeated(
+    session: Session, rows: Sequence[_LiveRow], repeats: int, until: float, told: Callable[[], None]
+) -> int:
+    """Repeat rows of one session while there is time; return how many whole repeats there were."""
+    for seed in range(repeats):
+        took = time.monotonic()
+        for row, workload in zip(rows, session.problem.workloads, strict=True):
+            row.repeat(Live(session, workload), seed)
+            told()
+        if time.monotonic() + (time.monotonic() - took) > until:
+            return seed + 1
+    return repeats
 
 
 class _LiveRow:
@@ -171,7 +189,8 @@ class _LiveRow:
         """Run every method once, then time what they found beside the first heuristic."""
         finds: dict[tuple[str, int], Genome] = {}
         for name, method in METHODS.items():
-            play, begun = Play(source, self._budget), time.perf_counter()
+            play = Play(source, self._budget, most_asks=_MOST_ASKS)
+            begun = time.perf_counter()
             with contextlib.suppress(SpentError):
                 method(play, seed)
             self._took[name] += time.perf_counter() - begun
@@ -200,14 +219,17 @@ class _LiveRow:
         }
 
 
-def means_of(rows: Sequence[_LiveRow]) -> dict[str, dict[str, float]]:
-    """Return geometric means by method and mark: over each shape's repeats, then over shapes."""
-    return {
+def means_of(rows: Sequence[_LiveRow]) -> tuple[dict[str, dict[str, float]], int]:
+    """Return geometric means by method and mark, and of how many repeats of each shape."""
+    repeats = min(row.repeats for row in rows)
+    found = {
         name: {
             str(mark): round(
                 math.exp(
                     statistics.mean(
-                        statistics.mean(map(math.log, row.speedups[name][mark])) for row in rows
+                        math.log(value)
+                        for row in rows
+                        for value in row.speedups[name][mark][:repeats]
                     )
                 ),
                 4,
@@ -216,6 +238,7 @@ def means_of(rows: Sequence[_LiveRow]) -> dict[str, dict[str, float]]:
         }
         for name in METHODS
     }
+    return found, repeats
 
 
 def _side_by_side(source: Live, genomes: list[Genome]) -> dict[str, float]:

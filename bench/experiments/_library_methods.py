@@ -48,13 +48,14 @@ class Play:
     """One run: every genome is answered once, and counted.
 
     Attributes:
+        most_asks: How often a sampler may be asked, for each evaluation of the budget.
         best: The best objective after each evaluation.
         holders: Whose that is.
         concluded: What the method itself says is best, where it says so.
     """
 
-    def __init__(self, source: Source, budget: int) -> None:
-        self.source, self.budget = source, budget
+    def __init__(self, source: Source, budget: int, most_asks: int = _MOST_ASKS) -> None:
+        self.source, self.budget, self.most_asks = source, budget, most_asks
         self.space = source.space
         self.known: dict[str, float] = {}
         self.genomes: dict[str, Genome] = {}
@@ -154,7 +155,7 @@ def tpe(play: Play, seed: int) -> None:
         if math.isfinite(play.known[key]):
             study.add_trial(_trial(genes, shapes, genome, play.known[key]))
     rng = np.random.default_rng(seed)
-    for _ in range(_MOST_ASKS * play.budget):
+    for _ in range(play.most_asks * play.budget):
         asked = study.ask(shapes)
         drawn = {gene.name: gene.at(int(asked.params[gene.name])) for gene in genes}
         repaired = play.space.repair(drawn, rng)

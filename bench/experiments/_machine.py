@@ -42,6 +42,8 @@ def show(figures: Any, path: Path | None) -> None:
 
 
 def write(figures: Any, path: Path | None) -> None:
-    """Write figures where asked to."""
+    """Write figures where asked to; whoever is stopped meanwhile leaves the file that was there."""
     if path is not None:
-        path.write_text(json.dumps(figures, indent=1, default=str) + "\n")
+        part = path.with_name(f".{path.name}.part")
+        part.write_text(json.dumps(figures, indent=1, default=str) + "\n")
+        part.replace(path)

@@ -5,7 +5,8 @@ them on recordings, ``--live`` on five products on this machine's GPU; there eac
 a contest of what the methods had found at each mark, beside the library's first heuristic. Every
 method but the random one begins with the library's heuristics, which count as evaluations. What is
 illegal, or was evaluated before, costs nothing. ``--seconds`` ends a live comparison after whole
-repeats; what each shape has is written after every one of them.
+repeats, as many of each shape; what each shape has is written after every one of them, and the
+means so far with it.
 """
 
 from __future__ import annotations

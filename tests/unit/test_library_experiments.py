@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.unit.lt_scripted import FormulaWorker, ScriptedDevice
 
+from kernelarc.bench import ReplayDevice
 from kernelarc.bench.cuda import _session
 from kernelarc.bench.experiments import (
     _library_live,
+    _paced_bench,
     _products,
     l1_030,
     library_shapes,
     warm_campaigns,
 )
-from kernelarc.bench.experiments._library_methods import METHODS
+from kernelarc.bench.experiments._library_methods import METHODS, Play
 from kernelarc.bench.experiments._machine import write
 from kernelarc.engine import _targets
+from kernelarc.genomes import CublasLtSpace, Genome, Space
 
 
 @pytest.fixture(autouse=True)
@@ -100,3 +104,72 @@ def test_live_searches_end_after_whole_repeats(
     ours = figures["shapes"][0]["methods"]["islands with conclusions"]
     assert ours["speedup_at"]["25"][0] > 0.99
     assert figures["means"].keys() == METHODS.keys()
+
+
+def test_means_are_of_as_many_repeats_of_each_product() -> None:
+    once, twice = (_library_live._LiveRow((False, m, 64, 512), 25) for m in (96, 384))
+    for row, found in ((once, [1.1]), (twice, [1.1, 4.0])):
+        row.repeats = len(found)
+        row.speedups = {name: {25: found} for name in METHODS}
+    means, repeats = _library_live.means_of([once, twice])
+    assert repeats == 1
+    assert {mark for row in means.values() for mark in row.values()} == {1.1}
+
+
+def test_the_second_kind_gets_no_more_repeats_than_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def counted_repeats(session: Any, rows: Any, repeats: int, until: float, told: Any) -> int:
+        asked.append(repeats)
+        return _repeated(session, rows, 1, until, told)
+
+    _repeated = _library_live._repeated
+    monkeypatch.setattr(_library_live, "LIVE", ((True, 586, 64, 512), (False, 96, 64, 512)))
+    monkeypatch.setattr(_library_live, "_repeated", counted_repeats)
+    figures = _library_live.live(25, 3, 1e9, tmp_path / "o.json")
+    assert asked == [3, 1]
+    assert figures["repeats_in_means"] == 1
+
+
+def test_a_writer_that_is_stopped_leaves_the_file_that_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "o.json"
+    write({"figure": 1}, output)
+
+    def stopped(self: Path, text: str) -> int:
+        with self.open("w") as file:
+            file.write(text[:5])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_text", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        write({"figure": 2}, output)
+    assert json.loads(output.read_text()) == {"figure": 1}
+
+
+def test_a_sampler_is_asked_so_often_and_no_more() -> None:
+    class Nothing:
+        """A source whose library refuses all but the heuristic."""
+
+        def __init__(self) -> None:
+            self.space: Space = space
+            self.seeds: Sequence[Genome] = [first]
+            self.asked = 0
+
+        def times(self, genomes: Any) -> list[float | None]:
+            self.asked += len(genomes)
+            return [1.0 if genome == first else None for genome in genomes]
+
+        def device(self) -> Any:
+            raise NotImplementedError
+
+    space = CublasLtSpace(_paced_bench.offer()[0]).space
+    first = next(iter(ReplayDevice(_paced_bench.RECORDING).recording.seeds)).genome
+    source = Nothing()
+    play = Play(source, 10, most_asks=2)
+    METHODS["Optuna TPE alone"](play, 0)
+    assert len(play.best) == 1
+    assert 1 < source.asked <= 1 + 2 * 10
