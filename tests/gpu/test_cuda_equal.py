@@ -64,8 +64,9 @@ def test_twenty_lucky_evaluations_keep_nothing(session: CudaSession, tmp_path: P
     for seed in range(CAMPAIGNS):
         found = met(pair, tmp_path / f"{seed}.db", seed=seed, device=device, problem=PROBLEM)
         assert (found.keeps, found.best) == (0, found.start), f"seed {seed}: {found}"
-        assert {"confirm", "heat"} <= {contest.purpose for contest in found.contests}
-        purposes += Counter(contest.purpose for contest in found.contests)
+        held = Counter(contest.purpose for contest in found.contests)
+        assert held["confirm"], f"seed {seed}: its claim was not tried"
+        purposes += held
     seconds = time.monotonic() - begun
     record("campaigns on an overrated equal", {**purposes, "seconds": seconds})
-    assert purposes["confirm"] >= CAMPAIGNS
+    assert purposes["heat"] >= CAMPAIGNS // 2, "it came near enough for a final, too"
