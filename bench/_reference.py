@@ -55,6 +55,15 @@ def _compiled(name: str, source: str) -> _Run:
     return run  # type: ignore[no-any-return]
 
 
+def function_of(source: str, name: str) -> Callable[..., Any]:
+    """Return a function of a source that is ours or was checked, in a module of its own."""
+    module = _module(source)
+    if not hasattr(module, name):
+        exec(compile(source, f"<{name}>", "exec"), module.__dict__)
+    found: Callable[..., Any] = getattr(module, name)
+    return found
+
+
 def _module(source: str) -> ModuleType:
     """Return an empty module for a reference, known to the interpreter by its name.
 

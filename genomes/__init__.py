@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     )
     from kernelarc.genomes.routes._recognise import recognised_matmul
     from kernelarc.genomes.routes._recognise_more import recognised
+    from kernelarc.genomes.routes._torch_forms import TorchForm, torch_forms
 
 __all__ = [
     "LT_ATTRIBUTES",
@@ -168,6 +169,7 @@ __all__ = [
     "Strategy",
     "TensorSpec",
     "Tolerance",
+    "TorchForm",
     "Verdict",
     "When",
     "Workload",
@@ -209,6 +211,7 @@ __all__ = [
     "same_allele",
     "stand_in",
     "tensor_bytes",
+    "torch_forms",
     "widened",
     "with_job_options",
     "workspace_levels_mib",
@@ -292,6 +295,7 @@ _HOMES = {
     "routes._matmul_target": ("MATMUL", "job_options", "matmul_target", "with_job_options"),
     "routes._recognise": ("recognised_matmul",),
     "routes._recognise_more": ("recognised",),
+    "routes._torch_forms": ("TorchForm", "torch_forms"),
 }
 
 __getattr__ = on_first_use(__name__, _HOMES)
