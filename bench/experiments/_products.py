@@ -46,8 +46,11 @@ def search(
         options: Of the target ``matmul``.
         store: May hold earlier campaigns: what they concluded is used.
         **limits: ``budget``, ``seconds``, ``seed``.
+
+    Raises:
+        SystemExit: A signal stopped it before its audit: there are no figures.
     """
-    return run(
+    result = run(
         CampaignSettings(
             target="matmul",
             device="cuda:0",
@@ -58,6 +61,9 @@ def search(
             **limits,
         )
     )
+    if result.status != "finished":
+        raise SystemExit(f"the campaign over {len(shapes)} products was stopped: no figures of it")
+    return result
 
 
 def recorded(store: Path, campaign: int) -> dict[str, Any]:

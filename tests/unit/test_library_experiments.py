@@ -22,7 +22,7 @@ from kernelarc.bench.experiments import (
 )
 from kernelarc.bench.experiments._library_methods import METHODS, Play
 from kernelarc.bench.experiments._machine import write
-from kernelarc.engine import _targets
+from kernelarc.engine import CampaignResult, CampaignSettings, StopRequest, _targets, run
 from kernelarc.genomes import CublasLtSpace, Genome, Space
 
 
@@ -51,6 +51,21 @@ def test_a_campaign_is_verified_and_timed_warm(
     assert len(figures["warm"]["speedups"]) == 2
     kept = json.loads((tmp_path / "o.json").read_text())
     assert kept["geometric_mean"] == figures["geometric_mean"] and "verify" in kept
+
+
+def test_a_campaign_that_was_stopped_has_no_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(settings: CampaignSettings) -> CampaignResult:
+        stop = StopRequest()
+        stop.ask("SIGTERM")
+        return run(settings, stop=stop)
+
+    monkeypatch.setattr(_products, "run", stopped)
+    monkeypatch.setattr(library_shapes, "SHAPES", library_shapes.SHAPES[:2])
+    with pytest.raises(SystemExit, match="the campaign over 2 products was stopped"):
+        library_shapes.measure(0.5, 0, tmp_path / "o.json")
+    assert not (tmp_path / "o.json").exists()
 
 
 def test_plain_and_residual_products_have_a_campaign_each(
