@@ -24,6 +24,7 @@ from kernelarc.genomes.routes._cuda_gemm_space import BOX, ELEMENT_BYTES
 from kernelarc.genomes.routes._cuda_route import (
     ALIGNMENT_BYTES,
     Prepared,
+    resident_clusters,
     whole_gene,
 )
 from kernelarc.genomes.routes._cuda_source import cuda_source, genome_macros
@@ -137,6 +138,11 @@ def grouped_genes(kind: Kind) -> tuple[Gene, ...]:
         choice("producer_registers", (24, 40), Strategy.SCHEDULING,
                "Registers that a producer's thread keeps; consumers get the others."),
     ]  # fmt: skip
+    if not kind.by_weight:
+        genes.append(
+            choice("share", (1, 2), Strategy.FUSION,
+                   "Blocks of a cluster that share the rows of a tile.")
+        )  # fmt: skip
     if not kind.gated:
         buffers = choice("buffers", (1, 2, 4), Strategy.MEMORY,
                          "Buffers of 64 x 64 elements a consumer has on their way out.",
@@ -170,12 +176,27 @@ def grouped_constraints(kind: Kind, device: DeviceLimits, depths: tuple[int, ...
         f"{name}_blocks == 1 or {name}_consumers == 1 and {sums} <= {_SUMS_OF_TWO}",
         f"{stages} <= {room}",
     ]
+    if not kind.by_weight:
+        texts.append(f"{name}_share == 1 or {name}_blocks == 1")
     if not kind.gated:
         buffers = f"{name}_consumers * {name}_buffers * {BOX * BOX * ELEMENT_BYTES}"
         texts.append(f"{stages} + {buffers} <= {room}")
     if any(depth % 128 for depth in depths):
         texts.append(f"{name}_tile_k == 64")
     return texts
+
+
+def sums_fit(consumers: int, wg_rows: int, tile_n: int) -> bool:
+    """Tell whether a tile's box and sums fit, as the constraints say for one block of its own."""
+    sums = wg_rows // 64 * tile_n // 2
+    most = _MOST_SUMS // (2 if consumers == 3 else 1)
+    return consumers * wg_rows <= _BOX_ROWS and sums <= most
+
+
+def most_stages(tile_m: int, tile_n: int, shared_bytes: int) -> int:
+    """Return how many stages of 64 steps a block's shared memory holds, at most what genes say."""
+    stage = (tile_m + tile_n) * BOX * ELEMENT_BYTES
+    return min(_MOST_STAGES, (shared_bytes - ALIGNMENT_BYTES - _BARRIERS_BYTES) // stage)
 
 
 # One product
@@ -190,6 +211,11 @@ class GroupedShape:
 
     def _gene(self, name: str) -> int:
         return whole_gene(self.genome, name)
+
+    @property
+    def share(self) -> int:
+        """Blocks of a cluster."""
+        return 1 if self.genome.get("share") is None else self._gene("share")
 
     @property
     def tile_m(self) -> int:
@@ -222,13 +248,14 @@ class GroupedShape:
         return ALIGNMENT_BYTES + stages + buffers + _BARRIERS_BYTES
 
     def grid(self, job: GroupedJob, multiprocessors: int) -> int:
-        """Return as many blocks as run at once, or as there can be tiles."""
-        columns = -(-job.n // self.out_n)
+        """Return as many blocks as run at once, or as there can be tiles, in whole clusters."""
+        columns = -(-job.n // (self.share * self.out_n))
         if job.kind.by_weight:
             tiles = -(-job.m // self.tile_m) * columns * job.experts
         else:
             tiles = -(-job.rows // min(self.tile_m, BOX)) * columns
-        return max(1, min(tiles, multiprocessors * self._gene("blocks")))
+        most = resident_clusters(multiprocessors, self.share) * self._gene("blocks")
+        return self.share * max(1, min(tiles, most))
 
 
 def grouped_prepared(
@@ -253,6 +280,7 @@ def grouped_prepared(
         "PAIRED": int(kind.paired),
         "LEFT_ACROSS": int(kind.left_across),
         "RIGHT_ACROSS": int(kind.right_across),
+        "SHARE": shape.share,
     }
     launch = Launch(
         binary="",
@@ -279,7 +307,7 @@ def _arguments(
     )
 
     def left(name: str) -> TensorMap:
-        width, box = (job.m, tile_k) if kind.by_weight else (job.k, shape.tile_m)
+        width, box = (job.m, tile_k) if kind.by_weight else (job.k, BOX)
         return describe(name, (job.rows, width), box)
 
     def right(name: str) -> TensorMap:

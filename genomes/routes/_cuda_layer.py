@@ -6,11 +6,9 @@ blocks that stay. The shared expert goes through the same kernels, as one expert
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from kernelarc.genomes._alleles import Allele
 from kernelarc.genomes._axes import axis_values
 from kernelarc.genomes._constraints import ExpressionConstraint
 from kernelarc.genomes._gene import Gene
@@ -43,6 +41,7 @@ from kernelarc.genomes.routes._cuda_grouped import (
     grouped_genes,
     grouped_prepared,
 )
+from kernelarc.genomes.routes._cuda_layer_starts import layer_starts
 from kernelarc.genomes.routes._cuda_parts import PartedCudaRoute, part_genome
 from kernelarc.genomes.routes._cuda_route import (
     Prepared,
@@ -148,8 +147,13 @@ class CudaLayer(PartedCudaRoute):
         return Space(self.name, genes, [ExpressionConstraint(text, names) for text in texts])
 
     def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
-        """Return tiles for few and for many rows of an expert."""
-        return started(self.space(workload, device), _STARTS)
+        """Return tiles for as many rows as an expert has."""
+        size = self.sizes(workload)
+        starts = layer_starts(
+            choices=size.choices, experts=size.experts, hidden=size.hidden, inner=size.inner,
+            pad=_BOX, device=device,
+        )  # fmt: skip
+        return started(self.space(workload, device), list(starts))
 
     def parts(self, workload: Workload, genome: Genome, arch: str) -> list[Prepared]:
         """Return the launches of a genome in order."""
@@ -184,37 +188,6 @@ def _routing_genes() -> tuple[Gene, ...]:
             description="Threads that add up a token's gradient.",
         ),
     )
-
-
-def _start(pdl: bool, **kinds: Mapping[str, Allele]) -> Mapping[str, Allele]:
-    start: dict[str, Allele] = {"products": "warpgroup", "pad": 64, "chunk": 256, "pdl": pdl}
-    start |= {"pack_threads": 128, "gather_threads": 256}
-    for kind in KINDS:
-        genes = {"group": 8, "producer_registers": 40, "epilogue": "direct", **kinds[kind.name]}
-        start |= {f"{kind.name}_{name}": allele for name, allele in genes.items()}
-    return start
-
-
-def _tile(consumers: int, rows: int, width: int, stages: int) -> dict[str, Allele]:
-    return {"consumers": consumers, "wg_rows": rows, "tile_n": width, "stages": stages}
-
-
-_ENGINE: Mapping[str, Allele] = {"epilogue": "engine", "buffers": 2}
-_LOW, _MIDDLE = _tile(1, 64, 256, 5), _tile(2, 64, 128, 6)
-_HIGH, _SQUARE = _tile(2, 64, 256, 4), _tile(2, 128, 128, 4)
-_STAYING: Mapping[str, Allele] = {**_LOW, "keep": "left"}
-_SHARED: Mapping[str, Allele] = {**_tile(1, 64, 128, 3), **_ENGINE, "blocks": 2, "keep": "stream"}
-# Many rows to an expert, some, few; where few, writing the weights' gradients lasts longest.
-_STARTS: tuple[Mapping[str, Allele], ...] = (
-    _start(False, inner=_HIGH, hidden=_HIGH, token=_HIGH, weight=_HIGH),
-    _start(True, inner=_MIDDLE, hidden=_HIGH, token=_MIDDLE, weight={**_SQUARE, **_ENGINE}),
-    _start(False, inner=_LOW, hidden=_LOW, token=_LOW, weight=_HIGH),
-    _start(
-        True, inner=_STAYING, hidden=_STAYING, token=_STAYING,
-        weight={**_HIGH, **_ENGINE, "stages": 3},
-    ),
-    _start(True, inner=_LOW, hidden=_LOW, token=_LOW, weight=_SHARED),
-)  # fmt: skip
 
 
 class _Layer:

@@ -13,9 +13,12 @@
 // LEFT_ACROSS, RIGHT_ACROSS: that factor is contiguous along rows or columns, not along the depth.
 //
 // One producer warp keeps the copy engine busy; warpgroups of consumers multiply what has arrived.
+// Of a tile only those blocks of 64 rows are loaded that the expert has, and only warpgroups whose
+// rows it has multiply. SHARE blocks of a cluster take neighbouring tiles of columns: each loads a
+// part of the rows and hands it to all.
 //
 // Genes (macros): CONSUMERS, WG_ROWS, TILE_N, TILE_K, STAGES, BLOCKS, GROUP, KEEP_none|left|right|stream,
-// EPILOGUE_direct|engine, BUFFERS, PRODUCER_REGISTERS, PDL, PRODUCTS_warpgroup|warp.
+// EPILOGUE_direct|engine, BUFFERS, PRODUCER_REGISTERS, SHARE, PDL, PRODUCTS_warpgroup|warp.
 // The job: DTYPE_*, BY_WEIGHT, GATED, PAIRED, LEFT_ACROSS, RIGHT_ACROSS.
 
 #include "device.cuh"
@@ -39,6 +42,7 @@
 #define RIGHT_BOX (TILE_N * 128)
 #define ACROSS_BOX (TILE_K * 128)           // 64 columns of a factor that lies across, and all its depth
 #define STAGE_BYTES (BOXES * (LEFT_BOX + RIGHT_BOX))
+#define ROWS_BYTES (64 * 128)               // 64 rows of a left box
 #define BUFFER_BYTES (64 * 128)             // 64 rows of 64 elements on their way out
 #define CHUNKS (OUT_N / 64)
 #if EPILOGUE_engine
@@ -48,6 +52,11 @@
 #endif
 // Blocks that share a multiprocessor keep what the compiler gives them.
 #define TRADED (BLOCKS == 1)
+#if SHARE > 1
+#define CLUSTER_SHAPE __cluster_dims__(SHARE, 1, 1)
+#else
+#define CLUSTER_SHAPE
+#endif
 #define CONSUMER_REGISTERS ((512 - 8 * (PRODUCER_REGISTERS / 8)) / CONSUMERS / 8 * 8)
 
 #include "tiles.cuh"
@@ -56,15 +65,18 @@ struct Work {
     int expert, row, column;     // whose tile, and its first row and column among the factors
     int depth, steps;            // the first of the depth, and how many steps of it
     int out_row, limit;          // the first row of the output, and where the expert's rows end
+
+    // How many blocks of 64 rows of the tile the expert has.
+    DEVICE int blocks() const { return min(TILE_M / 64, (limit - out_row + 63) / 64); }
 };
 
 // What there is to do: tiles of rows times tiles of columns, for every expert where BY_WEIGHT.
 struct Plan {
     const int* table;
-    int tiles_m, tiles_n, turns, rows, m, k;
+    int tiles_m, tiles_n, turns, rows, m, k;       // tiles_n: of as many columns as a cluster has
 
     DEVICE Plan(const int* table, const int* counted, int rows, int m, int n, int k, int experts)
-        : table(table), tiles_n((n + OUT_N - 1) / OUT_N), rows(rows), m(m), k(k) {
+        : table(table), tiles_n((n + SHARE * OUT_N - 1) / (SHARE * OUT_N)), rows(rows), m(m), k(k) {
 #if BY_WEIGHT
         tiles_m = (m + TILE_M - 1) / TILE_M;
         turns = tiles_m * tiles_n * experts;
@@ -76,7 +88,7 @@ struct Plan {
 
     // Turns walk GROUP tiles of rows together, column by column, so that blocks which run at the
     // same time share what they read.
-    DEVICE Work at(int turn) const {
+    DEVICE Work at(int turn, u32 rank) const {
         Work work;
 #if BY_WEIGHT
         work.expert = turn / (tiles_m * tiles_n);
@@ -86,7 +98,7 @@ struct Plan {
         const int members = min(GROUP, tiles_m - group * GROUP);
         const int inside = turn - group * (GROUP * tiles_n);
         const int tile = group * GROUP + inside % members;
-        work.column = inside / members * OUT_N;
+        work.column = (inside / members * SHARE + (int)rank) * OUT_N;
 #if BY_WEIGHT
         const int first = table ? table[2 * work.expert] : 0;
         const int end = table ? table[2 * work.expert + 1] : rows;
@@ -106,6 +118,22 @@ struct Plan {
         return work;
     }
 };
+
+// What a warpgroup without rows does: one of its threads tells every block of the cluster that
+// stages have been read, as they arrive.
+DEVICE void pass_by(Ring ring, int steps, u32 full, u32 empty) {
+    for (int step = 0; step < steps; ++step) {
+        barrier_wait(full + 8 * ring.stage, ring.parity);
+#if SHARE > 1
+        for (u32 block = 0; block < SHARE; ++block) {
+            barrier_arrive_cluster(address_in_block(empty + 8 * ring.stage, block));
+        }
+#else
+        barrier_arrive(empty + 8 * ring.stage);
+#endif
+        ring.advance();
+    }
+}
 
 #if GATED
 // The end of a gated tile: gradients inside the expert, two columns of a row at a time.
@@ -144,7 +172,7 @@ DEVICE void leave_gradients(float (&sums)[WG_BLOCKS][TILE_N / 2], const Work& wo
             }
             part += __shfl_xor_sync(0xffffffffu, part, 1);
             part += __shfl_xor_sync(0xffffffffu, part, 2);
-            if (products && lane % 4 == 0 && row < work.limit) {
+            if (products && lane % 4 == 0 && row < work.limit && work.column < n) {
                 products[(i64)(work.column / OUT_N) * rows + row] = part;
             }
         }
@@ -152,7 +180,7 @@ DEVICE void leave_gradients(float (&sums)[WG_BLOCKS][TILE_N / 2], const Work& wo
 }
 #endif
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+extern "C" __global__ void CLUSTER_SHAPE __launch_bounds__(THREADS, BLOCKS)
 grouped(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorMap right_map,
         const __grid_constant__ TensorMap out_map, const __grid_constant__ TensorMap aside_map,
 #if PAIRED
@@ -170,17 +198,26 @@ grouped(const __grid_constant__ TensorMap left_map, const __grid_constant__ Tens
     const u32 empty = full + 8 * STAGES;
     const int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
     const int thread = threadIdx.x % 128;
+#if SHARE > 1
+    const u32 rank = rank_in_cluster();
+#else
+    const u32 rank = 0;
+#endif
 
     if (threadIdx.x == 0) {
         for (u32 stage = 0; stage < STAGES; ++stage) {
             barrier_init(full + 8 * stage, 1);
-            barrier_init(empty + 8 * stage, CONSUMERS);
+            barrier_init(empty + 8 * stage, CONSUMERS * SHARE);
         }
         barrier_inits_visible();
         prefetch_map(&left_map);
         prefetch_map(&right_map);
     }
+#if SHARE > 1
+    cluster_sync();
+#else
     __syncthreads();
+#endif
     wait_for_previous_kernel();
     const Plan plan(table, counted, rows, m, n, k, experts);
 
@@ -199,8 +236,11 @@ grouped(const __grid_constant__ TensorMap left_map, const __grid_constant__ Tens
 #else
             const u64 left_policy = evict_normal(), right_policy = evict_normal();
 #endif
-            for (int turn = blockIdx.x; turn < plan.turns; turn += gridDim.x) {
-                const Work work = plan.at(turn);
+            for (int turn = blockIdx.x / SHARE; turn < plan.turns; turn += gridDim.x / SHARE) {
+                const Work work = plan.at(turn, rank);
+#if !LEFT_ACROSS
+                const int blocks = work.blocks();
+#endif
                 for (int step = 0; step < work.steps; ++step) {
                     const u32 barrier = full + 8 * ring.stage;
                     const u32 left = base + ring.stage * STAGE_BYTES;
@@ -214,10 +254,12 @@ grouped(const __grid_constant__ TensorMap left_map, const __grid_constant__ Tens
                     }
 #endif
                     barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
-                    barrier_expect(barrier, STAGE_BYTES);
 #if LEFT_ACROSS
+                    barrier_expect(barrier, STAGE_BYTES);
                     load_across<false, TILE_M>(left, left_from, barrier, work.row, depth, 0,
                                                left_policy);
+#else
+                    barrier_expect(barrier, BOXES * (blocks * ROWS_BYTES + RIGHT_BOX));
 #endif
 #if RIGHT_ACROSS
                     const int over = BY_WEIGHT ? 0 : work.expert * k;     // experts' depths
@@ -227,8 +269,12 @@ grouped(const __grid_constant__ TensorMap left_map, const __grid_constant__ Tens
 #pragma unroll
                     for (int box = 0; box < BOXES; ++box) {
 #if !LEFT_ACROSS
-                        load_box_hinted(left + box * LEFT_BOX, left_from, barrier, depth + box * 64,
-                                        work.row, left_policy);
+                        for (int block = (int)rank; block < blocks; block += SHARE) {
+                            load_part<(SHARE > 1)>(left + box * LEFT_BOX + block * ROWS_BYTES,
+                                                   left_from, barrier, depth + box * 64,
+                                                   work.row + block * 64, (u16)((1 << SHARE) - 1),
+                                                   left_policy);
+                        }
 #endif
 #if !RIGHT_ACROSS
                         const int y = work.expert * n + work.column;
@@ -254,16 +300,29 @@ grouped(const __grid_constant__ TensorMap left_map, const __grid_constant__ Tens
         const int wg_row = consumer * WG_ROWS;
         Ring ring = {0, 0};
         float sums[WG_BLOCKS][TILE_N / 2];
+#if SHARE > 1
+        const u32 told = address_in_block(empty, thread < SHARE ? thread : 0);
+        auto release = [&](u32 stage) {
+            if (thread < SHARE) barrier_arrive_cluster(told + 8 * stage);
+        };
+#else
         auto release = [&](u32 stage) {
             if (thread == 0) barrier_arrive(empty + 8 * stage);
         };
+#endif
 #if EPILOGUE_engine
         const u32 my_buffers = buffers + consumer * (BUFFERS * BUFFER_BYTES);
         u32 chunk_number = 0;     // of all chunks that this warpgroup has written
 #endif
-        for (int turn = blockIdx.x; turn < plan.turns; turn += gridDim.x) {
-            const Work work = plan.at(turn);
+        for (int turn = blockIdx.x / SHARE; turn < plan.turns; turn += gridDim.x / SHARE) {
+            const Work work = plan.at(turn, rank);
             const int first_row = work.out_row + wg_row;
+            if (first_row >= work.limit) {     // none of these rows is the expert's
+                if (thread == 0) pass_by(ring, work.steps, full, empty);
+                warps_sync(1 + consumer, 128);
+                ring.skip(work.steps);
+                continue;
+            }
 #pragma unroll
             for (int block = 0; block < WG_BLOCKS; ++block) {
 #pragma unroll
@@ -362,4 +421,7 @@ grouped(const __grid_constant__ TensorMap left_map, const __grid_constant__ Tens
         if (thread == 0) stores_have_read<0>();
 #endif
     }
+#if SHARE > 1
+    cluster_sync();              // no block leaves while another may still write to it or tell it
+#endif
 }

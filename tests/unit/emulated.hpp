@@ -2,9 +2,11 @@
 // a CPU, block after block, every thread a context of its own that yields where a thread waits.
 // Stands in for device.cuh, copy_engine.cuh, matrices.cuh, warpgroup.cuh and products.cuh.
 //
-// Copies by the engine arrive at once; what it writes out is read as late as it may be. Blocks run
-// from the last to the first, so that none can mend what one behind it has spoilt. Where no thread
-// can go on, the process ends with a line that says so.
+// Copies by the engine arrive at once; what it writes out is read as late as it may be. Clusters of
+// SHARE blocks run together, from the last to the first, so that none can mend what one behind it
+// has spoilt. Where no thread can go on, the process ends with a line that says so; so it does
+// where a copy into another block comes before that one has read what lay there, as the barriers'
+// bytes then do not add up.
 
 #include <ucontext.h>
 
@@ -32,6 +34,7 @@ typedef u16 element;
 #define __shared__ static
 #define __restrict__
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 using std::min;
 
 struct float2 { float x, y; };
@@ -74,13 +77,25 @@ struct Fiber {
 static std::vector<Fiber> fibers;
 static ucontext_t scheduler;
 static int current, alive;
+static int threads_each, first_block;            // of a block; of the cluster that runs
 static u64 events;                   // whatever may let another thread go on
 static std::function<void()> body;
-alignas(1024) static u8 shared[256 << 10];
+static const u32 WINDOW = 256 << 10;
+static const int MOST_BLOCKS = 4;                // of a cluster
+alignas(1024) static u8 shared[WINDOW * MOST_BLOCKS];
+
+static int rank() { return current / threads_each; }
+static void become() {
+    threadIdx.x = current % threads_each;
+    blockIdx.x = first_block + rank();
+}
+// Addresses are a block's own; those of another block lie windows further on.
+static u32 whole(u32 at) { return at < WINDOW ? rank() * WINDOW + at : at - WINDOW; }
+static u8* bytes_at(u32 at) { return shared + whole(at); }
 
 static void yield() {
     swapcontext(&fibers[current].context, &scheduler);
-    threadIdx.x = current;
+    become();
 }
 
 [[noreturn]] static void give_up(const char* why) {
@@ -89,7 +104,7 @@ static void yield() {
 }
 
 static void entry() {
-    threadIdx.x = current;
+    become();
     body();
     fibers[current].done = true;
     --alive, ++events;
@@ -100,13 +115,13 @@ static void entry() {
 struct Meeting {
     int here = 0;
     u64 number = 0;
-    std::vector<void*> brought = std::vector<void*>(1024);
+    std::vector<void*> brought = std::vector<void*>(4096);
 };
 static std::map<int, Meeting> meetings;
 
 static void meet(int key, int place, int threads, void* mine,
                  const std::function<void(std::vector<void*>&)>& act) {
-    Meeting& meeting = meetings[key];
+    Meeting& meeting = meetings[key < 0 ? key : key + 10000 * rank()];
     meeting.brought[place] = mine;
     if (++meeting.here == threads) {
         act(meeting.brought);
@@ -135,8 +150,9 @@ static void settle(Barrier& barrier) {
 
 static std::map<int, std::vector<std::vector<std::function<void()>>>> stores;   // by thread: groups
 
-static void run_block(int threads) {
-    fibers.resize(threads);
+static void run_cluster(int threads, int blocks) {
+    threads_each = threads;
+    fibers.resize(threads * blocks);
     meetings.clear(), barriers.clear(), stores.clear();
     memset(shared, 0xff, sizeof shared);
     for (auto& fiber : fibers) {
@@ -146,9 +162,9 @@ static void run_block(int threads) {
         fiber.context.uc_stack = {fiber.stack.get(), 0, 64 << 10};
         makecontext(&fiber.context, entry, 0);
     }
-    for (alive = threads; alive;) {
+    for (alive = threads * blocks; alive;) {
         const u64 seen = events;
-        for (current = 0; current < threads; ++current) {
+        for (current = 0; current < threads * blocks; ++current) {
             if (!fibers[current].done) swapcontext(&scheduler, &fibers[current].context);
         }
         if (events == seen) give_up("every thread waits");
@@ -158,10 +174,11 @@ static void run_block(int threads) {
     }
 }
 
-static void launch(int blocks, int threads, std::function<void()> kernel) {
+static void launch(int blocks, int threads, int cluster, std::function<void()> kernel) {
     body = kernel;
     gridDim.x = blocks;
-    for (blockIdx.x = blocks; blockIdx.x-- > 0;) run_block(threads);
+    if (blocks % cluster || cluster > MOST_BLOCKS) give_up("no such cluster");
+    for (first_block = blocks; (first_block -= cluster) >= 0;) run_cluster(threads, cluster);
 }
 
 // An argument: the address of a tensor or buffer, as whatever the kernel calls it.
@@ -173,7 +190,15 @@ struct Address {
 }  // namespace emulated
 
 static void __syncthreads() {
-    emulated::meet(0, threadIdx.x, (int)emulated::fibers.size(), nullptr, emulated::nothing);
+    emulated::meet(0, threadIdx.x, emulated::threads_each, nullptr, emulated::nothing);
+}
+[[maybe_unused]] static u32 rank_in_cluster() { return emulated::rank(); }
+[[maybe_unused]] static void cluster_sync() {
+    const int threads = (int)emulated::fibers.size();
+    emulated::meet(-1, emulated::current, threads, nullptr, emulated::nothing);
+}
+[[maybe_unused]] static u32 address_in_block(u32 at, u32 block) {
+    return emulated::WINDOW * (block + 1) + at;
 }
 static void warps_sync(int number, int threads) {
     emulated::meet(number, threadIdx.x % threads, threads, nullptr, emulated::nothing);
@@ -207,18 +232,19 @@ template <int registers> static void registers_up() {}
 
 static u32 shared_address(const void* at) { return (u32)((const u8*)at - emulated::shared); }
 static void barrier_init(u32 at, u32 arrivals) {
-    emulated::barriers[at] = {(int)arrivals, (int)arrivals, 0, 0};
+    emulated::barriers[emulated::whole(at)] = {(int)arrivals, (int)arrivals, 0, 0};
 }
 static void barrier_inits_visible() {}
 static emulated::Barrier& barrier_at(u32 at) {
-    if (!emulated::barriers.count(at)) emulated::give_up("no barrier lies there");
-    return emulated::barriers[at];
+    if (!emulated::barriers.count(emulated::whole(at))) emulated::give_up("no barrier lies there");
+    return emulated::barriers[emulated::whole(at)];
 }
 static void barrier_arrive(u32 at) {
     auto& barrier = barrier_at(at);
     --barrier.missing;
     emulated::settle(barrier);
 }
+[[maybe_unused]] static void barrier_arrive_cluster(u32 at) { barrier_arrive(at); }
 static void barrier_expect(u32 at, u32 bytes) {
     barrier_at(at).bytes += bytes;
     barrier_arrive(at);
@@ -244,28 +270,37 @@ static void load_box_hinted(u32 target, const TensorMap* map, u32 barrier, int x
         for (int column = 0; column < map->box_columns; ++column) {
             const bool inside = y + row < map->rows && x + column < map->columns;
             const u16 value = inside ? map->at[(i64)(y + row) * map->columns + x + column] : 0;
-            memcpy(emulated::shared + swizzled(target + row * 128 + column * 2), &value, 2);
+            memcpy(emulated::bytes_at(swizzled(target + row * 128 + column * 2)), &value, 2);
         }
     }
     auto& there = barrier_at(barrier);
     there.bytes -= map->box_rows * map->box_columns * 2;
     emulated::settle(there);
 }
-static void load_box_shared(u32, const TensorMap*, u32, int, int, u16, u64) {
-    emulated::give_up("clusters are not emulated");
+static void load_box_shared(u32 target, const TensorMap* map, u32 barrier, int x, int y, u16 blocks,
+                            u64 policy) {
+    for (int block = 0; block < 16; ++block) {
+        if (!(blocks >> block & 1)) continue;
+        if (block >= (int)emulated::fibers.size() / emulated::threads_each) {
+            emulated::give_up("no such block in the cluster");
+        }
+        load_box_hinted(address_in_block(target, block), map, address_in_block(barrier, block), x, y,
+                        policy);
+    }
 }
 static std::vector<std::vector<std::function<void()>>>& my_stores() {
-    auto& groups = emulated::stores[threadIdx.x];
+    auto& groups = emulated::stores[emulated::current];
     if (groups.empty()) groups.emplace_back();
     return groups;
 }
-static void store_box(const TensorMap* map, u32 source, int x, int y) {
+static void store_box(const TensorMap* map, u32 own, int x, int y) {
+    const u32 source = address_in_block(own, emulated::rank());  // who writes it out may be another
     my_stores().back().push_back([=] {
         for (int row = 0; row < map->box_rows; ++row) {
             for (int column = 0; column < map->box_columns; ++column) {
                 if (y + row >= map->rows || x + column >= map->columns) continue;
                 u16* to = map->at + (i64)(y + row) * map->columns + x + column;
-                memcpy(to, emulated::shared + swizzled(source + row * 128 + column * 2), 2);
+                memcpy(to, emulated::bytes_at(swizzled(source + row * 128 + column * 2)), 2);
             }
         }
     });
@@ -292,7 +327,7 @@ static void load_eight(u32 address, u32 (&m)[4], bool turned) {
                     int row = lane / 4, column = lane % 4 * 2 + i;
                     if (turned) std::swap(row, column);
                     const u32 at = ((Mine*)all[matrix * 8 + row])->address + 2 * column;
-                    memcpy(&found[i], emulated::shared + at, 2);
+                    memcpy(&found[i], emulated::bytes_at(at), 2);
                 }
                 ((Mine*)all[lane])->m[matrix] = found[0] | (u32)found[1] << 16;
             }
@@ -310,7 +345,7 @@ static void load_eight(u32 address, u32 (&m)[4], bool turned) {
         for (int lane = 0; lane < 32; ++lane) {
             for (int matrix = 0; matrix < 4; ++matrix) {
                 const u32 to = ((Mine*)all[matrix * 8 + lane / 4])->address + lane % 4 * 4;
-                memcpy(emulated::shared + to, &((Mine*)all[lane])->m[matrix], 4);
+                memcpy(emulated::bytes_at(to), &((Mine*)all[lane])->m[matrix], 4);
             }
         }
     });
@@ -359,7 +394,7 @@ static float factor_at(u64 factor, bool across, int wide_place, int depth) {
     const u32 at = across ? begin + wide_place / 64 * box_bytes + depth * 128 + wide_place % 64 * 2
                           : begin + wide_place * 128 + depth * 2;
     u16 found;
-    memcpy(&found, emulated::shared + swizzled(at), 2);
+    memcpy(&found, emulated::bytes_at(swizzled(at)), 2);
     return wide(found);
 }
 template <int count> static void hold(float (&)[count]) {}

@@ -21,8 +21,9 @@ from kernelarc.genomes.kernels import (
     TensorMap,
     kernel_routes,
 )
-from kernelarc.genomes.routes._cuda_grouped import FILE, KINDS, GroupedShape
+from kernelarc.genomes.routes._cuda_grouped import FILE, KINDS, TOKEN, GroupedShape
 from kernelarc.genomes.routes._cuda_layer import ROUTING, CudaLayer, LayerSizes, cuda_layer_route
+from kernelarc.genomes.routes._cuda_layer_starts import Tile, common_rows
 from kernelarc.genomes.routes._cuda_parts import part_genome
 
 HOPPER = DeviceLimits.of_arch("sm_90a")
@@ -32,7 +33,7 @@ SMALL = {
 }  # fmt: skip
 TILE: dict[str, Any] = {
     "consumers": 1, "wg_rows": 64, "tile_n": 64, "tile_k": 64, "stages": 2, "blocks": 1, "group": 1,
-    "producer_registers": 40, "keep": "none", "l2_promotion": 0, "epilogue": "direct",
+    "producer_registers": 40, "keep": "none", "l2_promotion": 0, "epilogue": "direct", "share": 1,
 }  # fmt: skip
 WHOLE: dict[str, Any] = {
     "products": "warp", "pad": 64, "chunk": 128, "pack_threads": 64, "gather_threads": 64,
@@ -55,6 +56,8 @@ def tiles(**kinds: dict[str, Any]) -> dict[str, Any]:
             genes.pop("buffers", None)
         if kind.gated:
             genes.pop("epilogue")
+        if kind.by_weight:
+            genes.pop("share")
         found |= {f"{kind.name}_{name}": allele for name, allele in genes.items()}
     return found
 
@@ -82,6 +85,34 @@ def test_a_layer_has_two_routes_and_what_is_drawn_fits(name: str) -> None:
             held = blocks * (shape.shared_bytes + 1024)
             assert held <= HOPPER.shared_bytes_multiprocessor
             assert shape.tile_m <= 256 and shape.tile_n <= 256
+
+
+def test_first_tiles_are_made_for_as_many_rows_as_an_expert_has() -> None:
+    """Rows in one tile where that is enough, so that an expert's weights come once."""
+    problem = packaged_problem("moe_layer_backward")
+    route, highest = route_of(problem.operator), {}
+    for workload in problem.workloads:
+        seeds = [seed.genome for seed in route.seeds(workload, HOPPER)]
+        assert len(seeds) >= 4 and {seed["token_share"] for seed in seeds} == {1, 2}
+        assert all(seed["weight_epilogue"] == "engine" for seed in seeds)
+        shape = GroupedShape(part_genome("token", seeds[0]), gated=False)
+        highest[workload.axes["tokens"]] = shape.tile_m
+        for seed in seeds:
+            for kind in KINDS:
+                held = GroupedShape(part_genome(kind.name, seed), kind.gated).shared_bytes
+                assert held <= HOPPER.shared_bytes
+                assert seed[f"{kind.name}_stages"] >= 3  # type: ignore[operator]
+    assert [highest[tokens] for tokens in (192, 1024, 2048, 4096)] == [64, 128, 192, 256]
+
+
+def test_an_expert_without_rows_is_expected_to_cost_nothing() -> None:
+    tile = Tile(consumers=2, wg_rows=64, tile_n=128, share=1)
+    assert tile.cycles(TOKEN, 0, 4096, 2816) == 0.0
+    one, two = (tile.cycles(TOKEN, rows, 4096, 2816) for rows in (128, 192))
+    shared = replace(tile, share=2).cycles(TOKEN, 192, 4096, 2816)
+    assert one < two < 2 * one and shared < two
+    assert common_rows(128 * 128, 128, 64) == [128, 128, 192]
+    assert common_rows(3, 128, 64) == [64, 64, 64]
 
 
 def test_what_does_not_fit_boxes_or_the_plan_is_said() -> None:
@@ -264,6 +295,28 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
             "pack_threads": 128,
         },
         {"tokens": 70},  # a tile of 128 rows reaches into the next expert's
+    ),
+    "rows shared by two blocks, some warpgroups without any": (
+        tiles(
+            inner={"consumers": 3, "share": 2},
+            hidden={"consumers": 2, "tile_n": 128, "share": 2, "group": 2},
+            token={"consumers": 3, "share": 2, "stages": 3, "epilogue": "engine", "buffers": 2},
+            weight={"consumers": 2},
+        ),
+        {
+            "tokens": 130
+        },  # 64, 128 or 192 rows to an expert; one column of tiles, an odd number, two
+    ),
+    "rows shared by warpgroups of two blocks": (
+        {
+            **tiles(
+                inner={"wg_rows": 128, "share": 2, "tile_k": 128},
+                hidden={"wg_rows": 128, "share": 2, "stages": 3},
+                token={"tile_n": 128, "consumers": 2, "share": 2},
+            ),
+            "products": "warpgroup",
+        },
+        {"tokens": 90},
     ),
 }
 
