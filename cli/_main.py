@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 
 import click
@@ -30,7 +31,9 @@ def exit_code(arguments: Sequence[str] | None = None) -> int:
     is missing, 70 a defect of kernelarc itself (with its traceback).
     """
     try:
-        code = program.main(args=arguments, prog_name="kernelarc", standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            code = program.main(args=arguments, prog_name="kernelarc", standalone_mode=False)
         if sys.stdout is not None:  # as after `>&-`
             sys.stdout.flush()
     except click.exceptions.Abort:
@@ -61,6 +64,11 @@ def _own_error(error: Exception) -> int:
         return _complain(f"the output cannot be written: {error.strerror}", 2)
     traceback.print_exc()
     return _complain("this is a defect of kernelarc; the lines above say where", DEFECT)
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    """Say a warning in one line, without the place in our sources that raised it."""
+    click.echo(f"kernelarc: warning: {' '.join(str(message).split())}", err=True)
 
 
 def _complain(message: str, code: int) -> int:

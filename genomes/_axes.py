@@ -31,15 +31,16 @@ ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(
 )
 
 
-def checked_axis(name: str, value: object, where: str) -> int:
+def checked_axis(name: str, value: object, where: str, *, least: int = 1) -> int:
     """Return an axis value.
 
     Raises:
-        InputError: It is not a whole number from 1 to ``AXIS_LIMIT``.
+        InputError: It is not a whole number from ``least`` to ``AXIS_LIMIT``.
     """
-    if type(value) is not int or not 1 <= value <= AXIS_LIMIT:
+    if type(value) is not int or not least <= value <= AXIS_LIMIT:
         raise InputError(
-            f"{where}: axis {name!r} must be a whole number from 1 to {AXIS_LIMIT}, not {value!r}"
+            f"{where}: axis {name!r} must be a whole number from {least} to {AXIS_LIMIT}, "
+            f"not {value!r}"
         )
     return value
 
@@ -47,32 +48,58 @@ def checked_axis(name: str, value: object, where: str) -> int:
 def axis_values(operator: Operator, workload: Workload) -> dict[str, int]:
     """Return every axis of the operator by name, const and expr axes included, in file order.
 
+    A value that the workload gives for a const axis counts, as in the harness, and so does one
+    for an axis that the operator does not have: the reference may make its inputs by it. Those
+    come last.
+
     Raises:
-        InputError: A var axis is not bound, a bound one is unknown, or an expression gives no
-            positive whole number.
+        InputError: A var axis is not bound, or a value is no whole number from 0 on.
     """
     where = f"operator {operator.name!r}"
-    for name in workload.axes:
-        if name not in operator.axes:
-            raise InputError(f"{where} has no axis {name!r}{nearest(name, operator.axes)}")
     values: dict[str, int] = {}
     for last in (False, True):  # an expr axis may name any other axis, and earlier expr axes
         for name, axis in operator.axes.items():
             if (axis.kind == "expr") is last:
-                values[name] = _value(axis, workload, values, where)
-    return {name: values[name] for name in operator.axes}
+                values[name] = _value(axis, operator, workload, values, where)
+    others = {
+        name: checked_axis(name, value, where, least=0)
+        for name, value in workload.axes.items()
+        if name not in operator.axes
+    }
+    return {**{name: values[name] for name in operator.axes}, **others}
 
 
-def _value(axis: Axis, workload: Workload, earlier: Mapping[str, int], where: str) -> int:
-    if axis.kind == "const":
-        return checked_axis(axis.name, axis.value, where)
+def _value(
+    axis: Axis, operator: Operator, workload: Workload, earlier: Mapping[str, int], where: str
+) -> int:
     if axis.kind == "expr":
         number = _evaluate(axis.expression or "", earlier, f"{where}: axis {axis.name!r}")
         whole = int(number) if float(number).is_integer() else number
-        return checked_axis(axis.name, whole, where)
-    if axis.name not in workload.axes:
+        return checked_axis(axis.name, whole, where, least=0)
+    value = workload.axes.get(axis.name, axis.value)
+    if value is None:
+        for name in workload.axes:  # rather a name that is misspelt than one that is missing
+            if name not in operator.axes:
+                raise InputError(f"{where} has no axis {name!r}{nearest(name, operator.axes)}")
         raise InputError(f"{where}: the workload does not bind the axis {axis.name!r}")
-    return checked_axis(axis.name, workload.axes[axis.name], where)
+    return checked_axis(axis.name, value, where, least=0)
+
+
+def check_outputs(operator: Operator, axes: Mapping[str, int]) -> None:
+    """Refuse a workload of which nothing would come: an output without elements.
+
+    Inputs may be empty: a cache at the first token is.
+
+    Raises:
+        InputError: Says which axis is zero, and of which output.
+    """
+    for spec in operator.outputs:
+        for part in spec.shape or ():
+            if axes.get(part) == 0:
+                raise InputError(
+                    f"operator {operator.name!r}: axis {part!r} is 0, which leaves the output "
+                    f"{spec.name!r} empty; a whole number from 1 to {AXIS_LIMIT} is needed there"
+                )
 
 
 def flops_of(operator: Operator, workload: Workload) -> float | None:

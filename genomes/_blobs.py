@@ -182,4 +182,6 @@ def stand_in(operator: Operator, spec: TensorSpec, axes: Mapping[str, int]) -> S
 
 def _bounded(kind: str, names: Sequence[str], axes: Mapping[str, int]) -> StandIn | None:
     found = next((axes[name] for name in names if name in axes), None)
-    return None if found is None else StandIn(kind=kind, bound=found)
+    if found is None or (found == 0 and kind == "places"):  # there is no place to point to
+        return None
+    return StandIn(kind=kind, bound=found)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from kernelarc.genomes._axes import AXIS_LIMIT, amount_names
+from kernelarc.genomes._axes import AXIS_LIMIT, amount_names, check_outputs
 from kernelarc.genomes._errors import nearest
 from kernelarc.genomes._expressions import Expression, compile_expression
 from kernelarc.genomes._json_source import Node, parsed, plain, read_text
@@ -34,7 +34,8 @@ DTYPES = (
     "bool",
 )
 AXIS_KINDS = ("const", "var", "expr")
-WHOLE = f"a whole number from 1 to {AXIS_LIMIT}"
+WHOLE = f"a whole number from 0 to {AXIS_LIMIT}"
+_EXTENT = f"a whole number from 1 to {AXIS_LIMIT}"
 
 
 def load_definition(path: str | Path) -> Operator:
@@ -70,10 +71,11 @@ def _operator(node: Node) -> Operator:
         flops=_optional_text(node, "flops") or None,
         bytes_moved=_optional_text(node, "bytes_moved") or None,
         op_type=_optional_text(node, "op_type"),
-        description=_optional_text(node, "description"),
+        description=_about(node),
         custom_inputs=_entrypoint(node),
     )
     _check_names(node, operator)
+    _check_outputs(node, operator)
     _optional_text(node, "hf_id")
     _check_amounts(node, operator)
     return operator
@@ -82,6 +84,12 @@ def _operator(node: Node) -> Operator:
 def _optional_text(node: Node, name: str) -> str:
     found = node.get(name)
     return "" if found is None else found.text()
+
+
+def _about(node: Node) -> str:
+    """Return the description of something, which may be empty."""
+    found = node.get("description")
+    return "" if found is None else found.words()
 
 
 # Axes
@@ -112,7 +120,7 @@ def _axis(name: str, node: Node, kind: str, usable: Sequence[str]) -> Axis:
         kind=kind,
         value=value,
         expression=expression,
-        description=_optional_text(node, "description"),
+        description=_about(node),
     )
 
 
@@ -129,14 +137,19 @@ def _axis_kind(node: Node) -> str:
 
 
 def whole_axis(node: Node) -> int:
-    """Return the value of an axis.
+    """Return the value of an axis; 4.0 is 4, as in the harness.
+
+    Zero is a value: of a cache that is empty still, of a window that reaches nowhere.
 
     Raises:
-        InputError: It is not a whole number from 1 to ``AXIS_LIMIT``.
+        InputError: It is not a whole number from 0 to ``AXIS_LIMIT``.
     """
-    if type(node.value) is not int or not 1 <= node.value <= AXIS_LIMIT:
+    value = node.value
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise node.wrong(WHOLE)
-    return int(node.value)
+    if not 0 <= value <= AXIS_LIMIT or value != int(value):
+        raise node.wrong(WHOLE)
+    return int(value)
 
 
 # Tensors
@@ -156,7 +169,7 @@ def _tensor(name: str, node: Node, axes: Mapping[str, Axis]) -> TensorSpec:
         name=name,
         shape=_shape(node.need("shape", "a list of axis names, [] or null"), axes),
         dtype=node.need("dtype", f"one of {', '.join(DTYPES)}").chosen(DTYPES),
-        description=_optional_text(node, "description"),
+        description=_about(node),
         optional=optional is not None and optional.switch(),
     )
 
@@ -170,7 +183,7 @@ def _shape(node: Node, axes: Mapping[str, Axis]) -> tuple[str, ...] | None:
         if name not in axes and not name.isdecimal():
             raise part.refused(f"names the unknown axis {name!r}{nearest(name, axes)}")
         if name not in axes and not 1 <= int(name) <= AXIS_LIMIT:
-            raise part.wrong(f"an axis name, or {WHOLE} in quotes")
+            raise part.wrong(f"an axis name, or {_EXTENT} in quotes")
         names.append(name)
     return tuple(names)
 
@@ -188,6 +201,14 @@ def _check_names(node: Node, operator: Operator) -> None:
             raise _entry(node, "inputs", spec.name).refused(
                 "is the name of an axis too; an input needs a name of its own"
             )
+
+
+def _check_outputs(node: Node, operator: Operator) -> None:
+    """Refuse an output of which a const axis says already that it is empty."""
+    consts = {name: axis.value for name, axis in operator.axes.items() if axis.value is not None}
+    for name, value in consts.items():
+        entry = _entry(node, "axes", name).need("value", "")
+        entry.checked(lambda one={name: value}: check_outputs(operator, one))
 
 
 def _entry(node: Node, section: str, name: str) -> Node:

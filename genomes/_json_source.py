@@ -107,6 +107,12 @@ class Node:
             raise self.wrong(allowed)
         return self.value
 
+    def words(self) -> str:
+        """Return a text that may be empty, as a description may."""
+        if not isinstance(self.value, str):
+            raise self.wrong("a text")
+        return self.value
+
     def chosen(self, known: Iterable[str]) -> str:
         """Return a text out of those that are known."""
         names = tuple(known)

@@ -112,7 +112,7 @@ def _solution(node: Node, folder: Path | None) -> Solution:
         dependencies=_texts(spec.get("dependencies")),
         destination_passing=True if passing is None else passing.switch(),
         compile_options=_options(spec.get("compile_options")),
-        description="" if about is None else about.text(),
+        description="" if about is None else about.words(),
     )
 
 

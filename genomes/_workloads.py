@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kernelarc.genomes._axes import axis_values
+from kernelarc.genomes._axes import axis_values, check_outputs
 from kernelarc.genomes._blobs import (
     TRACE_ROOT,
     blob_roots,
@@ -19,6 +18,7 @@ from kernelarc.genomes._blobs import (
 )
 from kernelarc.genomes._definitions import WHOLE, load_definition, whole_axis
 from kernelarc.genomes._errors import InputError, nearest
+from kernelarc.genomes._ignored import Ignored
 from kernelarc.genomes._json_source import Node, parsed, plain, read_text
 from kernelarc.genomes._operators import (
     Axis,
@@ -32,6 +32,7 @@ from kernelarc.genomes._operators import (
 DEFINITION, WORKLOADS = "definition.json", "workload.jsonl"
 FILLS = ("random", "scalar", "safetensors", "custom")
 _MISSPELT = "required_match_ratio"
+_DROPPED = ": it is ignored, as in the harness"
 
 
 def load_problem(folder: str | Path) -> Problem:
@@ -61,17 +62,22 @@ def load_workloads(
             the message says on which line, in which field, and what is allowed there. With
             roots also where a file of tensors is missing that nothing can stand in for, or holds
             something else than the operator's tensor.
+
+    Warns:
+        UserWarning: It names inputs or axes that the operator does not have, or spells
+            ``required_match_ratio``: the harness ignores these, and so do we.
     """
     path = Path(path)
-    found = []
+    found, ignored = [], Ignored()
     # Not splitlines(): it also breaks at characters that JSON allows inside a text.
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
             node = parsed(line, str(path), number)
-            workload = _workload(node, operator)
+            workload = _workload(node, operator, ignored)
             found.append(workload if roots is None else _placed(node, operator, workload, roots))
     if not found:
         raise InputError(f"{path} holds no workloads; one JSON object a line is needed")
+    ignored.tell()
     return tuple(found)
 
 
@@ -81,38 +87,57 @@ def workload_from_json(content: object, operator: Operator, where: str) -> Workl
     Raises:
         InputError: It binds other axes than the operator's, or a field is malformed.
     """
-    return _workload(plain(content, where), operator)
+    ignored = Ignored()
+    workload = _workload(plain(content, where), operator, ignored)
+    ignored.tell()
+    return workload
 
 
-def _workload(node: Node, operator: Operator) -> Workload:
+def _workload(node: Node, operator: Operator, ignored: Ignored) -> Workload:
     node.members("a workload: uuid, axes, inputs")
     section = node.need("axes", "an object with a value for each var axis")
     workload = Workload(
         operator=operator.fingerprint,
-        axes=_bound(section, operator),
+        axes=_bound(section, operator, ignored),
         uuid=node.need("uuid", "a text that names the workload").text(),
-        inputs=_fills(node, operator),
-        tolerance=_tolerance(node.get("tolerance")),
+        inputs=_fills(node, operator, ignored),
+        tolerance=_tolerance(node.get("tolerance"), ignored),
     )
-    section.checked(lambda: axis_values(operator, workload))
+    axes = section.checked(lambda: axis_values(operator, workload))
+    section.checked(lambda: check_outputs(operator, axes))
     return workload
 
 
-def _bound(node: Node, operator: Operator) -> dict[str, int]:
-    """Return the var axes' values; a value for another axis of the operator is left out."""
-    bound = {}
-    for name, value in node.members("a value for each var axis").items():
-        axis = operator.axes.get(name)
+def _bound(node: Node, operator: Operator, ignored: Ignored) -> dict[str, int]:
+    """Return the values that count, as in the harness.
+
+    Those of var axes, of const axes to which the definition gives another value, and of axes that
+    only a function for custom inputs can know. An expr axis follows from the others.
+    """
+    bound, unknown = {}, []
+    for name, entry in node.members("a value for each var axis").items():
+        value, axis = whole_axis(entry), operator.axes.get(name)
         if axis is None:
-            raise value.refused(
-                f"is no axis of {operator.name!r}{nearest(name, _var(operator.axes))}"
-            )
-        if axis.kind == "var":
-            bound[name] = whole_axis(value)
-    for name in _var(operator.axes):
-        if name not in bound:
-            raise node.refused(f"does not bind the axis {name!r}: {WHOLE}")
+            unknown.append(entry)
+        if axis is None or (axis.kind != "expr" and axis.value != value):
+            bound[name] = value
+    free = [name for name in _var(operator.axes) if name not in bound]
+    if free and unknown:
+        raise unknown[0].refused(
+            f"{_no_part(unknown[0], 'axis', operator, free)}, and nothing binds {free[0]!r}"
+        )
+    if free:
+        raise node.refused(f"does not bind the axis {free[0]!r}: {WHOLE}")
+    for entry in () if operator.custom_inputs else unknown:
+        ignored.add(
+            entry, f"{entry.field} {_no_part(entry, 'axis', operator, operator.axes)}{_DROPPED}"
+        )
+        del bound[str(entry.path[-1])]
     return bound
+
+
+def _no_part(node: Node, what: str, operator: Operator, known: Iterable[str]) -> str:
+    return f"is no {what} of {operator.name!r}{nearest(str(node.path[-1]), known)}"
 
 
 def _var(axes: Mapping[str, Axis]) -> list[str]:
@@ -122,11 +147,11 @@ def _var(axes: Mapping[str, Axis]) -> list[str]:
 # Inputs
 
 
-def _fills(node: Node, operator: Operator) -> dict[str, Mapping[str, Any]]:
+def _fills(node: Node, operator: Operator, ignored: Ignored) -> dict[str, Mapping[str, Any]]:
     section = node.need("inputs", "an object that says how each input is filled")
     nodes = section.members("how each input is filled, by name")
     fills: dict[str, Mapping[str, Any]] = {
-        name: _fill(name, entry, operator) for name, entry in nodes.items()
+        name: _fill(entry, operator) for name, entry in nodes.items()
     }
     kinds = {fill["type"] for fill in fills.values()}
     if "custom" in kinds and len(kinds) > 1:
@@ -134,13 +159,16 @@ def _fills(node: Node, operator: Operator) -> dict[str, Mapping[str, Any]]:
         raise nodes[other].refused(
             f"is {fills[other]['type']} while other inputs are custom; all or none can be"
         )
+    known = [spec.name for spec in operator.inputs]
+    for name in [name for name in fills if name not in known]:
+        why = _no_part(nodes[name], "input", operator, known)
+        if fills.pop(name)["type"] == "safetensors":  # on which the harness fails
+            raise nodes[name].refused(why)
+        ignored.add(nodes[name], f"{nodes[name].field} {why}{_DROPPED}")
     return fills
 
 
-def _fill(name: str, node: Node, operator: Operator) -> dict[str, Any]:
-    known = [spec.name for spec in operator.inputs]
-    if name not in known:
-        raise node.refused(f"is no input of {operator.name!r}{nearest(name, known)}")
+def _fill(node: Node, operator: Operator) -> dict[str, Any]:
     fields = node.members("type, and what it needs")
     kind = _fill_kind(fields)
     if kind == "scalar":
@@ -213,19 +241,20 @@ def tolerance_from_json(content: object, where: str) -> Tolerance:
     """
     if content is None:
         return Tolerance()
-    return _tolerance(Node(content, plain(None, where).source, ("tolerance",)))
+    ignored = Ignored()
+    tolerance = _tolerance(Node(content, plain(None, where).source, ("tolerance",)), ignored)
+    ignored.tell()
+    return tolerance
 
 
-def _tolerance(node: Node | None) -> Tolerance:
+def _tolerance(node: Node | None, ignored: Ignored) -> Tolerance:
     if node is None:
         return Tolerance()
     fields = node.members("max_atol, max_rtol, required_matched_ratio, max_error_cap")
     if _MISSPELT in fields:
-        warnings.warn(
-            f"{node.source.place(fields[_MISSPELT].path)}: {_MISSPELT!r} is ignored; the schema's "
-            "name is 'required_matched_ratio'",
-            UserWarning,
-            stacklevel=2,
+        ignored.add(
+            fields[_MISSPELT],
+            f"{_MISSPELT!r} is ignored; the schema's name is 'required_matched_ratio'",
         )
     cap, infinite = node.get("max_error_cap"), fields.get("allow_negative_inf")
     return Tolerance(

@@ -156,6 +156,11 @@ def _workload(
     if unbound:
         listed = " ".join(f"--set {name}=N" for name in unbound)
         raise InputError(f"{file.path}: axis {unbound[0]!r} has no value; give {listed}")
+    for name, value in axes.items():
+        if value < 1:
+            raise InputError(
+                f"{file.path}: axis {name!r} must be a whole number from 1 on, not {value}"
+            )
     fills = {spec.name: {"type": "custom"} for spec in operator.inputs} if said["values"] else {}
     return Workload(
         operator=operator.fingerprint,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +36,7 @@ from kernelarc.genomes.routes._cuda_route import (
     whole_gene,
 )
 from kernelarc.genomes.routes._cuda_source import cuda_source, genome_macros
+from kernelarc.genomes.routes._recognise_more import norm_epsilon
 
 FILE, SYMBOL = "add_rmsnorm.cu", "add_rmsnorm"
 _ELEMENT_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
@@ -80,14 +80,12 @@ def norm_roles(operator: Operator) -> NormRoles | None:
     tensors = [t for t in operator.inputs if t.shape is not None]
     summands = [t.name for t in tensors if t.shape == shape]
     vectors = [t.name for t in tensors if shape and t.shape == shape[-1:]]
-    scalars = [t.name for t in operator.inputs if t.shape is None]
     dtypes = {t.dtype for t in (*tensors, *operator.outputs)}
-    epsilon = scalars[0] if len(scalars) == 1 else _named_epsilon(operator.reference or "")
+    epsilon = norm_epsilon(operator)
     fits = (
         len(summands) == 2
         and len(vectors) == 1
         and len(tensors) == 3
-        and len(scalars) <= 1
         and all(t.shape == shape for t in operator.outputs)
         and len(dtypes) == 1
         and dtypes <= set(_ELEMENT_BYTES)
@@ -104,20 +102,6 @@ def norm_roles(operator: Operator) -> NormRoles | None:
         epsilon=epsilon,
         dtype=dtypes.pop(),
     )
-
-
-def _named_epsilon(reference: str) -> float | None:
-    """Return the number that a reference calls ``EPSILON`` or ``EPS``, in any case."""
-    try:
-        body = ast.parse(reference).body
-    except SyntaxError:
-        return None
-    for node in body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            names = {t.id.lower() for t in node.targets if isinstance(t, ast.Name)}
-            if names & {"epsilon", "eps"} and isinstance(node.value.value, float):
-                return node.value.value
-    return None
 
 
 def cuda_add_rmsnorm_route(operator: Operator) -> KernelRoute | None:

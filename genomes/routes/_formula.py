@@ -56,6 +56,8 @@ def _returned(body: list[ast.stmt], known: dict[str, Formula | None]) -> Formula
     for statement in body:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
             continue
+        if isinstance(statement, ast.Assert):
+            continue  # it changes nothing: a reference that fails is said where it runs
         if isinstance(statement, ast.Return) and statement.value is not None:
             return _read(statement.value, known)
         if not isinstance(statement, ast.Assign):
@@ -66,12 +68,19 @@ def _returned(body: list[ast.stmt], known: dict[str, Formula | None]) -> Formula
 
 def _assigned(statement: ast.Assign, known: dict[str, Formula | None]) -> None:
     """Read an assignment; what it cannot read is only a fault where it is used."""
-    if len(statement.targets) != 1 or not isinstance(statement.targets[0], ast.Name):
+    if len(statement.targets) != 1:
+        raise UnreadError
+    target = statement.targets[0]
+    if isinstance(target, ast.Tuple) and all(isinstance(part, ast.Name) for part in target.elts):
+        # Several names at once are extents of a shape; what else they may be is not read.
+        known.update({part.id: None for part in target.elts if isinstance(part, ast.Name)})
+        return
+    if not isinstance(target, ast.Name):
         raise UnreadError
     try:
-        known[statement.targets[0].id] = _read(statement.value, known)
+        known[target.id] = _read(statement.value, known)
     except UnreadError:
-        known[statement.targets[0].id] = None
+        known[target.id] = None
 
 
 # Building one form
@@ -106,7 +115,7 @@ def _flat(
     if not rest:
         return number(held)
     if held != empty:
-        rest.append(number(round(held, 9)))
+        rest.append(number(float(f"{held:.9g}")))
     return rest[0] if len(rest) == 1 else (kind, *sorted(rest, key=repr))
 
 

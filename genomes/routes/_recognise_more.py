@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from kernelarc.genomes._operators import Operator
-from kernelarc.genomes.routes._formula import Formula, formula_of, gelu, number, times, total
+from kernelarc.genomes.routes._formula import Formula, formula_of, gelu, times, total
 from kernelarc.genomes.routes._recognise import recognised_matmul
 
 
@@ -44,21 +44,46 @@ def _is_norm(operator: Operator, found: Formula) -> bool:
     scalars = [spec.name for spec in operator.inputs if spec.shape is None]
     if len(rows) != 2 or len(vectors) != 1 or len(scalars) > 1:
         return False
-    if scalars:
-        epsilon = _input(scalars[0])
-    else:
-        value = _named_epsilon(operator.reference or "")
-        if value is None:
-            return False
-        epsilon = number(value)
     s = total(_input(rows[0]), _input(rows[1]))
     mean: Formula = ("mean", times(s, s))
-    return found == times(_input(vectors[0]), s, ("rsqrt", total(mean, epsilon)))
+    epsilons = [_input(name) for name in scalars] or _added_numbers(found, mean)
+    return any(
+        found == times(_input(vectors[0]), s, ("rsqrt", total(mean, epsilon)))
+        for epsilon in epsilons
+    )
+
+
+def norm_epsilon(operator: Operator) -> str | float | None:
+    """Return what a normalisation adds to the mean square: a scalar input's name, or a number."""
+    scalars = [spec.name for spec in operator.inputs if spec.shape is None]
+    if scalars:
+        return scalars[0] if len(scalars) == 1 else None
+    reference = operator.reference or ""
+    found = formula_of(reference, tuple(spec.name for spec in operator.inputs))
+    numbers = set() if found is None else {part[1] for part in _added_numbers(found, None)}
+    return float(numbers.pop()) if len(numbers) == 1 else _named_epsilon(reference)
+
+
+def _added_numbers(found: Formula, mean: Formula | None) -> list[Formula]:
+    """Return the numbers that are added to a mean below a root; None takes any mean."""
+    numbers = []
+    for part in found:
+        if isinstance(part, tuple):
+            numbers += _added_numbers(part, mean)
+    if found[0] == "rsqrt" and found[1][0] == "sum" and len(found[1]) == 3:
+        terms = [term for term in found[1][1:] if term[0] != "number"]
+        if len(terms) == 1 and (terms[0] == mean if mean else terms[0][0] == "mean"):
+            numbers += [term for term in found[1][1:] if term[0] == "number"]
+    return numbers
 
 
 def _named_epsilon(reference: str) -> float | None:
     """Return the number that a reference gives the name ``EPSILON`` or ``EPS``, in any case."""
-    for node in ast.walk(ast.parse(reference)):
+    try:
+        nodes = list(ast.walk(ast.parse(reference)))
+    except (SyntaxError, ValueError):
+        return None
+    for node in nodes:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             names = {t.id.lower() for t in node.targets if isinstance(t, ast.Name)}
             if names & {"epsilon", "eps"} and isinstance(node.value.value, float):

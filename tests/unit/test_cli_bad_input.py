@@ -509,12 +509,14 @@ def test_output_that_cannot_be_written(small_space: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "old", "new", "said"),
     [
-        ("definition.json", '"value": 64}', '"value": 0}', "axes.N.value must be a whole number"),
+        ("definition.json", '"value": 64}', '"value": 0}', "axes.N.value is refused: operator"),
+        ("definition.json", '"value": 64}', '"value": -64}', "axes.N.value must be a whole number"),
         ("definition.json", '"bfloat16"}', '"bf16"}', "dtype must be one of float64, float32"),
         ("definition.json", '["M", "K"]', '["M", "J"]', "names the unknown axis 'J'"),
         ("definition.json", "def run", "def ran", "has no top-level function 'run'"),
         ("definition.json", '"y":', '"x":', "outputs.x is the name of an input too"),
-        ("workload.jsonl", "128", "-128", "axes.M must be a whole number from 1"),
+        ("workload.jsonl", "128", "-128", "axes.M must be a whole number from 0"),
+        ("workload.jsonl", "128", "0", "axis 'M' is 0, which leaves the output 'y' empty"),
         ("workload.jsonl", '"M": 128', "", "axes does not bind the axis 'M'"),
         ("workload.jsonl", '"uuid": "a", ', "", "lacks the field 'uuid'"),
         ("workload.jsonl", "{}}", '{"x": {"type": "zeros"}}}', "inputs.x.type must be one of"),
@@ -530,6 +532,23 @@ def test_a_malformed_problem_folder_is_one_line_with_file_line_and_field(
     outcome = run("run", folder)
     assert_refused(outcome, 2, f"{folder / file}, line ", said)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["task"]
+
+
+def test_what_a_problem_folder_holds_in_vain_is_one_warning(run: Run, tmp_path: Path) -> None:
+    folder = _problem(tmp_path / "task", "softmax(x @ w.T)")
+    line = (
+        '{"uuid": "%s", "axes": {"M": 128}, "inputs": {}, '
+        '"tolerance": {"required_match_ratio": 0.9}}'
+    )
+    (folder / "workload.jsonl").write_text("\n".join(line % name for name in "abc"))
+    command = [sys.executable, "-m", "kernelarc", "run", str(folder)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    warned, refused = said.stderr.splitlines()
+    assert said.returncode == 2 and refused.startswith("kernelarc: error: ")
+    assert warned == (
+        f"kernelarc: warning: {folder / 'workload.jsonl'}, line 1: 'required_match_ratio' is "
+        "ignored; the schema's name is 'required_matched_ratio' (so on 2 more lines)"
+    )
 
 
 def test_a_malformed_solution_in_a_problem_folder(run: Run, tmp_path: Path) -> None:

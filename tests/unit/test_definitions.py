@@ -123,6 +123,86 @@ def test_the_misspelt_ratio_is_ignored_with_a_warning(tmp_path: Path) -> None:
     assert workload.tolerance.required_matched_ratio == 0.99
 
 
+def test_what_is_ignored_is_said_once_however_many_lines_hold_it(tmp_path: Path) -> None:
+    misspelt = changed(WORKLOAD, "tolerance", {"required_match_ratio": 0.5})
+    more = changed(misspelt, "inputs.z", {"type": "random"})
+    folder = written(tmp_path, DEFINITION, misspelt, more, changed(more, "axes.row", 3), WORKLOAD)
+    with pytest.warns(UserWarning) as told:
+        problem = load_problem(folder)
+    said = [str(one.message).removeprefix(f"{folder / 'workload.jsonl'}, ") for one in told]
+    assert said == [
+        "line 1: 'required_match_ratio' is ignored; the schema's name is 'required_matched_ratio' "
+        "(so on 2 more lines)",
+        "line 2: inputs.z is no input of 'scaled_sum' (known: bias, scale, table, x): it is "
+        "ignored, as in the harness (so on 1 more line)",
+        "line 3: axes.row is no axis of 'scaled_sum' (did you mean 'rows'?): it is ignored, as in "
+        "the harness",
+    ]
+    for workload in problem.workloads:
+        assert workload.axes == {"rows": 6} and "z" not in workload.inputs
+
+
+def test_what_is_nothing_may_be_counted_as_none(tmp_path: Path) -> None:
+    """A cache is empty at first; a window may reach nowhere; both are numbers of real problems."""
+    axes = {
+        **DEFINITION["axes"],
+        "ahead": {"type": "const", "value": 0},
+        "cached": {"type": "var"},
+        "all": {"type": "expr", "expression": "cached + rows"},
+        "left": {"type": "expr", "expression": "cached * rows"},
+    }
+    content = changed(DEFINITION, "axes", axes)
+    content["inputs"]["bias"]["shape"] = ["cached", "left", "ahead"]
+    workload = changed(WORKLOAD, "axes", {"rows": 6, "cached": 0})
+    problem = load_problem(written(tmp_path, content, workload))
+    bound = axis_values(problem.operator, problem.workloads[0])
+    assert {name: bound[name] for name in ("ahead", "cached", "all", "left")} == {
+        "ahead": 0,
+        "cached": 0,
+        "all": 6,
+        "left": 0,
+    }
+
+
+def test_whole_numbers_may_be_written_with_a_point(tmp_path: Path) -> None:
+    content = changed(DEFINITION, "axes.heads.value", 4.0)
+    problem = load_problem(written(tmp_path, content, changed(WORKLOAD, "axes.rows", 6.0)))
+    bound = axis_values(problem.operator, problem.workloads[0])
+    assert bound == {"rows": 6, "heads": 4, "width": 35}
+    assert all(type(value) is int for value in bound.values())
+
+
+def test_a_workload_may_give_a_const_axis_another_value(tmp_path: Path) -> None:
+    other = changed(WORKLOAD, "axes", {"rows": 6, "heads": 5, "width": 7})
+    same = changed(WORKLOAD, "axes", {"rows": 6, "heads": 4})
+    problem = load_problem(written(tmp_path, DEFINITION, other, same))
+    first, second = problem.workloads
+    assert axis_values(problem.operator, first) == {"rows": 6, "heads": 5, "width": 43}
+    assert axis_values(problem.operator, second) == {"rows": 6, "heads": 4, "width": 35}
+    assert second.axes == {"rows": 6}
+
+
+def test_custom_inputs_may_be_made_by_what_is_no_axis(tmp_path: Path) -> None:
+    reference = "def run(x, scale, bias, table): return x\ndef made(axes, device): return {}\n"
+    content = changed(DEFINITION, "reference", reference)
+    content["custom_inputs_entrypoint"] = "made"
+    workload = changed(WORKLOAD, "axes", {"rows": 6, "joint": 0})
+    workload["inputs"] = {name: {"type": "custom"} for name in ("x", "scale", "bias", "table")}
+    problem = load_problem(written(tmp_path, content, workload, changed(workload, "axes.joint", 1)))
+    bound = [axis_values(problem.operator, each) for each in problem.workloads]
+    assert [each["joint"] for each in bound] == [0, 1]
+    assert len({each.fingerprint for each in problem.workloads}) == 2
+
+
+def test_descriptions_may_be_empty(tmp_path: Path) -> None:
+    content = changed(DEFINITION, "description", "")
+    content["axes"]["rows"]["description"] = ""
+    content["inputs"]["x"]["description"] = content["outputs"]["y"]["description"] = ""
+    operator = load_definition_of(tmp_path, content)
+    assert operator.description == operator.axes["rows"].description == ""
+    assert operator.fingerprint == load_definition_of(tmp_path, DEFINITION).fingerprint
+
+
 def test_descriptions_do_not_change_an_operator(tmp_path: Path) -> None:
     told = changed(DEFINITION, "description", "Other words.")
     written(tmp_path, DEFINITION)
@@ -138,21 +218,20 @@ MALFORMED_DEFINITIONS: list[tuple[str, object, str, str]] = [
     ("name", 5, "name", "must be a text that is not empty, not 5"),
     ("name", " ", "name", "must be a text that is not empty"),
     ("op_type", ["x"], "op_type", "must be a text that is not empty"),
-    ("description", 3, "description", "must be a text that is not empty"),
+    ("description", 3, "description", "must be a text, not 3"),
     ("hf_id", {}, "hf_id", "must be a text that is not empty"),
     ("axes", ..., "", "lacks the field 'axes': an object of axes by name"),
     ("axes", [], "axes", "must be a JSON object (axes by name), not []"),
     ("axes.rows", 5, "axes.rows", "must be a JSON object (type, and value or expression), not 5"),
     ("axes.rows.type", "variable", "axes.rows.type", "must be one of const, var, expr (did"),
     ("axes.rows.description", 1, "axes.rows.description", "must be a text"),
-    ("axes.heads.value", ..., "axes.heads", "lacks the field 'value': a whole number from 1 to"),
+    ("axes.heads.value", ..., "axes.heads", "lacks the field 'value': a whole number from 0 to"),
     (
         "axes.heads.value",
-        0,
+        -4,
         "axes.heads.value",
-        "must be a whole number from 1 to 2147483647, not 0",
+        "must be a whole number from 0 to 2147483647, not -4",
     ),
-    ("axes.heads.value", -4, "axes.heads.value", "not -4"),
     ("axes.heads.value", 2.5, "axes.heads.value", "not 2.5"),
     ("axes.heads.value", True, "axes.heads.value", "not true"),
     ("axes.heads.value", "4", "axes.heads.value", 'not "4"'),
@@ -243,21 +322,29 @@ MALFORMED_WORKLOADS: list[tuple[str, object, str, str]] = [
     ("uuid", "", "uuid", "must be a text that is not empty"),
     ("axes", ..., "", "lacks the field 'axes': an object with a value for each var axis"),
     ("axes", [6], "axes", "must be a JSON object"),
-    ("axes", {}, "axes", "does not bind the axis 'rows': a whole number from 1"),
+    ("axes", {}, "axes", "does not bind the axis 'rows': a whole number from 0"),
     (
         "axes",
-        {"rows": 1, "row": 2},
+        {"row": 2},
         "axes.row",
-        "is no axis of 'scaled_sum' (did you",
+        "is no axis of 'scaled_sum' (did you mean 'rows'?), and nothing binds 'rows'",
     ),
-    ("axes.rows", -1, "axes.rows", "must be a whole number from 1 to 2147483647, not -1"),
-    ("axes.rows", 0, "axes.rows", "not 0"),
+    ("axes.rows", -1, "axes.rows", "must be a whole number from 0 to 2147483647, not -1"),
+    ("axes.rows", 0, "axes", "axis 'rows' is 0, which leaves the output 'y' empty; a whole number"),
+    ("axes.heads", -1, "axes.heads", "must be a whole number from 0"),
+    ("axes.row", 1.5, "axes.row", "must be a whole number from 0"),
     ("axes.rows", 1.5, "axes.rows", "not 1.5"),
     ("axes.rows", "6", "axes.rows", 'not "6"'),
     ("axes.rows", 2**31, "axes.rows", "not 2147483648"),
     ("inputs", ..., "", "lacks the field 'inputs'"),
     ("inputs", None, "inputs", "must be a JSON object (how each input is filled, by name)"),
-    ("inputs.z", {"type": "random"}, "inputs.z", "is no input of 'scaled_sum'"),
+    ("inputs.z", {"type": "zeros"}, "inputs.z.type", "one of random, scalar, safetensors, custom"),
+    (
+        "inputs.z",
+        {"type": "safetensors", "path": "p", "tensor_key": "k"},
+        "inputs.z",
+        "is no input of 'scaled_sum'",
+    ),
     ("inputs.x", "random", "inputs.x", "must be a JSON object (type, and what it needs)"),
     ("inputs.x.type", "ones", "inputs.x.type", "one of random, scalar, safetensors, custom"),
     ("inputs.x", {"type": "scalar"}, "inputs.x", "lacks the field 'value': a number or a boolean"),
@@ -367,7 +454,8 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     ("expression", "message"),
     [
         ("heads // (rows - 6)", "divides by zero"),
-        ("rows - 6", "a whole number from 1 to 2147483647, not 0"),
+        ("rows - 6", "axis 'width' is 0, which leaves the output 'y' empty"),
+        ("rows - 7", "a whole number from 0 to 2147483647, not -1"),
         ("rows / 4", "not 1.5"),
         ("rows ** 40", "must be a whole number"),
         ("rows ** 99999999", "cannot be computed"),

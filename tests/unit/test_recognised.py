@@ -13,6 +13,7 @@ from kernelarc.genomes import (
     recognised,
 )
 from kernelarc.genomes.kernels import kernel_routes
+from kernelarc.genomes.routes._cuda_add_rmsnorm import norm_roles
 
 
 def operator(
@@ -85,13 +86,34 @@ def test_what_is_no_residual_norm_is_not_guessed_at(body: str) -> None:
     assert recognised(norm(body)).op_type == ""
 
 
-def test_an_epsilon_may_have_a_name_of_its_own() -> None:
-    body = (
-        "eps = 1e-5\ns = h + r\nreturn w * s * torch.rsqrt(s.square().mean(-1, keepdim=True) + eps)"
-    )
-    assert recognised(norm(body, scalar=False)).op_type == "rmsnorm"
-    bare = "s = h + r\nreturn w * s * torch.rsqrt(s.square().mean(-1, keepdim=True) + 1e-5)"
-    assert recognised(norm(bare, scalar=False)).op_type == ""  # nobody says which number it is
+TAIL = "return w * s * torch.rsqrt(s.square().mean(-1, keepdim=True) + %s)"
+
+
+@pytest.mark.parametrize(
+    ("body", "epsilon"),
+    [
+        ("eps = 1e-5\ns = h + r\n" + TAIL % "eps", 1e-5),
+        ("s = h + r\n" + TAIL % "1e-12", 1e-12),
+        ("E = 1e-6\nF = 3.0\ns = h + r\n" + TAIL % "E", 1e-6),
+        (
+            "_, _, width = h.shape\nassert width == 4096\nEPS = 1e-6\n"
+            "s = h.to(torch.float32) + r.to(torch.float32)\n" + TAIL % "EPS",
+            1e-6,
+        ),
+    ],
+)
+def test_an_epsilon_may_be_a_number_wherever_it_stands(body: str, epsilon: float) -> None:
+    """What a harness's references say inside ``run`` is what the kernels are given."""
+    found = recognised(norm(body, scalar=False))
+    assert found.op_type == "rmsnorm"
+    assert {route.name for route in kernel_routes(found)} == {"triton", "cuda"}
+    roles = norm_roles(found)
+    assert roles is not None and roles.epsilon == epsilon
+
+
+def test_an_extent_is_no_number_that_is_known() -> None:
+    body = "_, _, n = h.shape\ns = h + r\nreturn w * s * torch.rsqrt((s * s).mean(-1, True) + n)"
+    assert recognised(norm(body, scalar=False)).op_type == ""
 
 
 def gated(body: str) -> Operator:
