@@ -11,6 +11,7 @@ from kernelarc.bench._reference import said
 from kernelarc.bench.cuda._clock import Call
 from kernelarc.bench.cuda._library import Algorithm, Matmul, Side
 from kernelarc.bench.kernels._job import BoundJob
+from kernelarc.bench.kernels._library_steps import LibrarySteps
 from kernelarc.bench.kernels._memory import TensorSet
 from kernelarc.bench.kernels._oracle import Oracle
 from kernelarc.bench.kernels._program import Addresses, LaunchRefusedError, Loader, Program
@@ -65,14 +66,19 @@ class PlanLaunchable(Launchable):
         loader: The device's.
         stream: Where they are launched.
         scratch: The device's scratch memory.
+        library: For the plan's products of the library.
 
     Raises:
         LaunchRefusedError: The driver refuses a binary.
+        NoSuchChoiceError: The library has no algorithm of the number that the plan asks for.
     """
 
-    def __init__(self, build: Build, loader: Loader, stream: Any, scratch: ScratchMemory) -> None:
+    def __init__(
+        self, build: Build, loader: Loader, stream: Any, scratch: ScratchMemory,
+        library: LibrarySteps | None = None,
+    ) -> None:  # fmt: skip
         self.build, self.aliases = build, dict(build.plan.aliases)
-        self._program = Program(loader, build, stream)
+        self._program = Program(loader, build, stream, library)
         self._placed = scratch.place(build.plan.scratch)
         self._calls: dict[int, tuple[TensorSet, Call]] = {}
 
@@ -114,6 +120,8 @@ class PlanLaunchable(Launchable):
             count = sum(report.instructions.get(name, 0) for report in reports)
             if count:
                 found[name] = count
+        if self._program.products:  # whoever exports makes these very algorithms again
+            found["library"] = tuple(product.attributes for product in self._program.products)
         return found
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kernelarc.bench.kernels._library_steps import LibrarySteps, ReadyProduct
 from kernelarc.bench.kernels._tensor_map import encoded
 from kernelarc.genomes.kernels import (
     SCALAR_TYPES,
@@ -20,6 +21,7 @@ from kernelarc.genomes.kernels import (
     Launch,
     ScalarArgument,
     ScratchArgument,
+    Step,
     TensorArgument,
     TensorMap,
 )
@@ -133,14 +135,25 @@ class Program:
         loader: Holds its binaries.
         build: What is launched.
         stream: A stream with a ``ptr``.
+        library: Makes the plan's products of the library ready; None where it has none.
+
+    Attributes:
+        products: The library's, in order.
 
     Raises:
         LaunchRefusedError: The driver refuses a binary.
+        NoSuchChoiceError: The library has no such algorithm.
     """
 
-    def __init__(self, loader: Loader, build: Build, stream: Any) -> None:
+    def __init__(
+        self, loader: Loader, build: Build, stream: Any, library: LibrarySteps | None = None
+    ) -> None:
         self._loader, self._build = loader, build
-        self._stream = loader.driver.CUstream(stream.ptr)
+        self.products: list[ReadyProduct] = []
+        for step in build.plan.products:
+            assert library is not None  # whoever loads plans of the library has one
+            self.products.append(library.ready(step))
+        self._stream, self._pointer = loader.driver.CUstream(stream.ptr), int(stream.ptr)
         modules = {n: loader.module(n, code) for n, code in build.binaries.items()}
         self._functions = [
             (loader.function(step, modules[step.binary]), modules[step.binary])
@@ -153,13 +166,16 @@ class Program:
 
         The call raises ``LaunchRefusedError`` where the driver refuses a launch.
         """
-        functions = iter(self._functions)
-        steps = [
-            self._clear(step, addresses)
-            if isinstance(step, Clear)
-            else _Bound(self._loader.driver, self._stream, next(functions), step, addresses)
-            for step in self._steps
-        ]
+        functions, products = iter(self._functions), iter(self.products)
+        driver, stream = self._loader.driver, self._stream
+        steps: list[Call] = []
+        for step in self._steps:
+            if isinstance(step, Launch):
+                steps.append(_Bound(driver, stream, next(functions), step, addresses))
+            elif isinstance(step, Clear):
+                steps.append(self._clear(step, addresses))
+            else:
+                steps.append(_bound_product(next(products), addresses, self._pointer))
 
         def call() -> None:
             for step in steps:
@@ -177,19 +193,33 @@ class Program:
         return call
 
 
-def begun_alone(steps: Sequence[Launch | Clear]) -> list[Launch | Clear]:
+def begun_alone(steps: Sequence[Step]) -> list[Step]:
     """Return a plan's steps with a first launch that waits for whatever ran before.
 
     If it overlapped with the call before it, the time of many calls would be a rate, and a
     prologue would be hidden that is seen wherever the job runs alone.
     """
     made = list(steps)
-    place = next((i for i, step in enumerate(made) if isinstance(step, Launch)), None)
-    if place is not None:
-        first = made[place]
-        assert isinstance(first, Launch)
+    place = next((i for i, step in enumerate(made) if not isinstance(step, Clear)), 0)
+    first = made[place]
+    if isinstance(first, Launch):  # a product of the library overlaps with nothing
         made[place] = replace(first, attributes=replace(first.attributes, overlap=False))
     return made
+
+
+def _bound_product(product: ReadyProduct, addresses: Addresses, stream: int) -> Call:
+    step, launch = product.step, product.launch
+    left, right, out = (_address(each, addresses) for each in (step.left, step.right, step.out))
+    added = out if step.added is None else _address(step.added, addresses)
+    workspace = 0 if step.workspace is None else _address(step.workspace, addresses)
+
+    def call() -> None:
+        try:
+            launch(left, right, added, out, workspace, stream)
+        except Exception as error:  # the binding's own, by its status
+            raise LaunchRefusedError(f"cuBLASLt: {error}") from None
+
+    return call
 
 
 class _Bound:

@@ -23,6 +23,7 @@ from kernelarc.bench.kernels._launchable import (
     PlanLaunchable,
     TorchLaunchable,
 )
+from kernelarc.bench.kernels._library_steps import LibrarySteps, NoSuchChoiceError
 from kernelarc.bench.kernels._memory import JobMemory, Needs
 from kernelarc.bench.kernels._messages import (
     FIRST_HEURISTIC,
@@ -46,6 +47,7 @@ from kernelarc.genomes.kernels import DeviceLimits
 _MOST_BENCHES = 24
 _LEAST_SCRATCH = 1 << 20
 _TORCH = (TORCH_EAGER, TORCH_COMPILED)
+NO_SUCH_CHOICE = "the library has no such choice"
 _REFUSALS = (LaunchRefusedError, TensorMapError)
 
 
@@ -63,6 +65,7 @@ class KernelWorkbench(Workbench):
         self._products: dict[int, Matmul] = {}
         self._loader: Loader | None = None
         self._memory: ScratchMemory | None = None
+        self._library = LibrarySteps(self._lt, self._handle)
 
     # What it is
 
@@ -170,7 +173,12 @@ class KernelWorkbench(Workbench):
             fault = _alias_fault(plan.aliases, bench.job)
             if fault is not None:
                 return fault
-            return PlanLaunchable(contender.build, self._loader, tools.stream, self._memory)
+            try:
+                return PlanLaunchable(
+                    contender.build, self._loader, tools.stream, self._memory, self._library
+                )
+            except NoSuchChoiceError:
+                return NO_SUCH_CHOICE
         if isinstance(contender, BaselineContender) and contender.name in _TORCH:
             compiled = contender.name == TORCH_COMPILED
             return TorchLaunchable(bench.oracle, tools.stream, compiled=compiled)

@@ -4,7 +4,7 @@ A ``KernelRoute`` turns a genome into a ``Build`` in a compile process, without 
 worker loads the build's binaries and runs its ``LaunchPlan``; it never compiles. Nothing here
 imports CUDA, and everything can be pickled.
 
-- what is launched: LaunchPlan, Launch, LaunchAttributes, Clear, Scratch, Zeroing
+- what is launched: LaunchPlan, Launch, LaunchAttributes, LibraryProduct, Clear, Scratch, Zeroing
 - its arguments: TensorArgument, ScratchArgument, ScalarArgument, InputArgument, TensorMap
 - what came of compiling: Build, KernelReport, BuildError, code_hash, report_of
 - what a device allows: DeviceLimits, resource_fault
@@ -23,9 +23,11 @@ from kernelarc.genomes.kernels._plan import (
     Launch,
     LaunchAttributes,
     LaunchPlan,
+    LibraryProduct,
     ScalarArgument,
     Scratch,
     ScratchArgument,
+    Step,
     TensorArgument,
     TensorMap,
     Zeroing,
@@ -46,9 +48,11 @@ __all__ = [
     "Launch",
     "LaunchAttributes",
     "LaunchPlan",
+    "LibraryProduct",
     "ScalarArgument",
     "Scratch",
     "ScratchArgument",
+    "Step",
     "TensorArgument",
     "TensorMap",
     "Zeroing",

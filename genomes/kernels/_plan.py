@@ -186,7 +186,45 @@ class Clear:
     nbytes: int
 
 
-Step: TypeAlias = Launch | Clear
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryProduct:
+    """A product by cuBLASLt: ``out = left . right^T (+ added)``, summed in float32.
+
+    All matrices are row-major and packed, of one type. The worker asks the library, when it loads
+    the plan, for the algorithms that it would run: another version may mean another one.
+
+    Attributes:
+        rows: Of left and output.
+        columns: Of the output.
+        depth: What is summed over.
+        dtype: Schema dtype of every matrix.
+        left: The (rows, depth) factor.
+        right: The (columns, depth) factor.
+        out: The (rows, columns) result.
+        added: What is added, (rows, columns); may be ``out`` itself. None where nothing is.
+        left_across: Whether left is (depth, rows) instead.
+        right_across: Whether right is (depth, columns) instead.
+        heuristic: Which of the library's own choices runs, its first one being 0.
+        workspace: Scratch memory that it may use, None for none.
+        workspace_bytes: How much.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    dtype: str
+    left: TensorArgument | ScratchArgument
+    right: TensorArgument | ScratchArgument
+    out: TensorArgument | ScratchArgument
+    added: TensorArgument | ScratchArgument | None = None
+    left_across: bool = False
+    right_across: bool = False
+    heuristic: int = 0
+    workspace: ScratchArgument | None = None
+    workspace_bytes: int = 0
+
+
+Step: TypeAlias = Launch | Clear | LibraryProduct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +235,7 @@ class LaunchPlan:
     earlier calls.
 
     Attributes:
-        steps: At least one launch.
+        steps: At least one kernel launch among them.
         scratch: Buffers beside the tensors.
         aliases: Output by name to the input in whose buffer it is written. Only where the
             workload's options allow it: the worker hands both the same address, filled with the
@@ -212,6 +250,11 @@ class LaunchPlan:
     def launches(self) -> tuple[Launch, ...]:
         """The kernel launches among the steps."""
         return tuple(step for step in self.steps if isinstance(step, Launch))
+
+    @property
+    def products(self) -> tuple[LibraryProduct, ...]:
+        """The library's products among the steps."""
+        return tuple(step for step in self.steps if isinstance(step, LibraryProduct))
 
     @property
     def fingerprint(self) -> str:

@@ -192,7 +192,7 @@ class CudaAddRmsnormRoute(CudaRoute):
         return Prepared(
             source=cuda_source(FILE),
             macros=genome_macros(genome, macros, without=_LAUNCH_ONLY),
-            launches=(launch,),
+            steps=(launch,),
         )
 
     def _arguments(self, rows: int) -> tuple[Argument, ...]:

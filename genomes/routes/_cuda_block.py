@@ -1,14 +1,15 @@
 """The route ``cuda`` of a decoder block: a graph of subtasks, each a part with genes of its own.
 
 Products, gated projection and attention are the routes of those operators; their tensors are the
-block's or buffers between subtasks. Who adds the residual after the attention is a gene. A part is
-compiled alone, so that a genome that changes one part compiles one.
+block's or buffers between subtasks. Whether a product is a kernel's or the library's is a gene of
+each, and so is who adds the residual after the attention. A part is compiled alone, so that a
+genome that changes one part compiles one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kernelarc.genomes._alleles import Allele
@@ -42,6 +43,7 @@ from kernelarc.genomes.routes._block import (
 )
 from kernelarc.genomes.routes._cuda_gemm import FILE as GEMM_FILE
 from kernelarc.genomes.routes._cuda_gemm import CudaGatedRoute, CudaGemmRoute
+from kernelarc.genomes.routes._cuda_gemm_space import ProductJob
 from kernelarc.genomes.routes._cuda_gqa_paged import FILE as ATTENTION_FILE
 from kernelarc.genomes.routes._cuda_gqa_paged import CudaGqaPagedRoute
 from kernelarc.genomes.routes._cuda_parts import (
@@ -59,13 +61,33 @@ from kernelarc.genomes.routes._cuda_route import (
     whole_gene,
 )
 from kernelarc.genomes.routes._cuda_source import cuda_source
+from kernelarc.genomes.routes._library_part import (
+    BY,
+    FIRST_CHOICE,
+    KERNEL,
+    gating_genes,
+    gating_part,
+    is_by_library,
+    library_part,
+    made_by_either,
+)
+from kernelarc.genomes.routes._library_part import FILE as GATING_FILE
 from kernelarc.genomes.routes._matmul import MatmulForm, matmul_operator
 from kernelarc.genomes.routes._signature import Binding, matched
 
 FILE = "block_parts.cu"
-_PARTS = ("q", "kv", "o", "wide", "down", "attention")
+_PRODUCTS = ("q", "kv", "o", "wide", "down")
+_PARTS = (*_PRODUCTS, "attention")
+_ADDING = frozenset({"o", "down"})
 _STARTS = ((0, 0), (1, 1), (2, 4), (-3, 0), (-2, 1))  # seeds of products, of attention
+_BY_LIBRARY: tuple[tuple[tuple[str, ...], int], ...] = (
+    (_PRODUCTS, 0),
+    (tuple(name for name in _PRODUCTS if name != "wide"), 1),
+    (("wide", "down"), 1),
+)  # what the library makes in a seed, the seed of attention
+_LIBRARY_FIRST = 512  # tokens from which on seeds with products of the library come first
 _VECTOR, _MOST_ROW = 8, 1 << 15
+_LAST = "last"  # the residual is read at the end: there is this in every space of a product
 _MOST_HELD = 8  # vectors of a row that a thread of the norm holds
 
 
@@ -96,6 +118,11 @@ class _Part:
         ready = self.route.prepared(self.workload, genome, arch)
         return replace(ready, macros={**ready.macros, **self.macros})
 
+    def job(self) -> ProductJob:
+        """Return what a product's part multiplies."""
+        assert isinstance(self.route, CudaGemmRoute | CudaGatedRoute)
+        return self.route.job(self.workload)
+
 
 class CudaBlock(PartedCudaRoute):
     """A decoder block by CUDA C++.
@@ -106,7 +133,7 @@ class CudaBlock(PartedCudaRoute):
             all key-value heads (C).
     """
 
-    files = (FILE, GEMM_FILE, ATTENTION_FILE, "attention.cuh")
+    files = (FILE, GEMM_FILE, GATING_FILE, ATTENTION_FILE, "attention.cuh")
 
     def __init__(self, operator: Operator, found: Binding) -> None:
         super().__init__(operator)
@@ -183,37 +210,59 @@ class CudaBlock(PartedCudaRoute):
         ]
         texts = [f"norm_warps * {32 * _VECTOR * _MOST_HELD} >= {size.hidden}"]
         for name in _PARTS:
-            part = self._part(name, size, adds=name in {"o", "down"})
-            more, rules = prefixed(name, part.route.space(part.workload, device))
+            part = self._part(name, size, adds=name in _ADDING)
+            of = prefixed if name == "attention" else made_by_either
+            more, rules = of(name, part.route.space(part.workload, device))
             genes += more
             texts += rules
+        genes += gating_genes("wide")
         adds = When("product_adds", (True,))
         genes = [replace(g, when=adds) if g.name == "o_residual" else g for g in genes]
+        # A gene has one condition: where the library adds, this one says nothing.
+        texts.append(f"o_residual == {_LAST!r} or o_by == {KERNEL!r}")
         names = tuple(gene.name for gene in genes)
         return Space(self.name, genes, [ExpressionConstraint(text, names) for text in texts])
 
     def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
-        """Return what the subtasks' own routes would try first, side by side."""
+        """Return what the subtasks' own routes would try first, side by side.
+
+        Some leave products to the library, as torch does: first where there are many tokens.
+        """
         size = self.sizes(workload)
         found = {}
         for name in _PARTS:
-            part = self._part(name, size, adds=name in {"o", "down"})
+            part = self._part(name, size, adds=name in _ADDING)
             found[name] = part.route.seeds(part.workload, device)
-        starts: list[dict[str, Allele]] = []
-        for product, attention in _STARTS:
-            start: dict[str, Allele] = {"product_adds": True, "norm_warps": 8, "turn_warps": 4}
-            for name, seeds in found.items():
-                place = attention if name == "attention" else product
-                chosen = seeds[max(-len(seeds), min(place, len(seeds) - 1))]
-                start |= part_alleles(name, chosen.genome)
-            starts.append(start)
-        return started(self.space(workload, device), starts)
+        ours = [_side_by_side(found, product, attention) for product, attention in _STARTS]
+        theirs = [_left_to_library(ours[place], names) for names, place in _BY_LIBRARY]
+        few = size.tokens < _LIBRARY_FIRST
+        return started(self.space(workload, device), [*ours, *theirs] if few else [*theirs, *ours])
 
     def parts(self, workload: Workload, genome: Genome, arch: str) -> list[Prepared]:
         """Return the parts of a genome in the order of their launches."""
         names = dict(zip(BLOCK_ROLES, (spec.name for spec in self.operator.inputs), strict=True))
         names["out"] = self.operator.outputs[0].name
         return _Graph(self, self.sizes(workload), names, genome, arch).parts()
+
+
+def _side_by_side(
+    found: Mapping[str, Sequence[Proposal]], product: int, attention: int
+) -> dict[str, Allele]:
+    """Return a start of the subtasks' own ones at some places."""
+    start: dict[str, Allele] = {"product_adds": True, "norm_warps": 8, "turn_warps": 4}
+    for name, seeds in found.items():
+        place = attention if name == "attention" else product
+        chosen = seeds[max(-len(seeds), min(place, len(seeds) - 1))]
+        start |= part_alleles(name, chosen.genome)
+    return start
+
+
+def _left_to_library(start: Mapping[str, Allele], names: Sequence[str]) -> dict[str, Allele]:
+    """Return a start with some products made by the library, as torch would have it."""
+    left = {f"{name}_{gene}": allele for name in names for gene, allele in FIRST_CHOICE.items()}
+    if "o" in names:
+        left["o_residual"] = _LAST
+    return {**start, **left, "pdl": True}
 
 
 class _Graph:
@@ -226,7 +275,7 @@ class _Graph:
         buffers = {
             "normed": size.hidden, "q": size.q, "k": size.kv, "v": size.kv, "mixed": size.q,
             "projected": size.hidden, "middle": size.hidden, "normed_2": size.hidden,
-            "gated": size.wide, "log_sums": 2 * (size.q // size.head),
+            "gated": size.wide, "raised": size.wide, "log_sums": 2 * (size.q // size.head),
         }  # fmt: skip
         self.scratch = {n: Scratch(name=n, nbytes=2 * size.tokens * w) for n, w in buffers.items()}
 
@@ -242,7 +291,6 @@ class _Graph:
                 self._product("o", "mixed", "wo", "projected"),
                 self._norm("x", "norm_2", "normed_2", added="projected"),
             ]
-        gated = {"x": "normed_2", "gate_proj": "gate", "up_proj": "up", "out": "gated"}
         return [
             self._norm("x", "norm_1", "normed"),
             self._product("q", "normed", "wq", "q"),
@@ -251,7 +299,7 @@ class _Graph:
             self._turned(),
             self._attention(),
             *between,
-            self._moved("wide", gated),
+            *self._gated(),
             self._product("down", "gated", "down", "out", added="middle"),
         ]
 
@@ -268,17 +316,37 @@ class _Graph:
         }  # fmt: skip
         return self._moved("attention", roles)
 
+    def _gated(self) -> list[Prepared]:
+        """Return gate and up-projection: one kernel, or two of the library's products and one."""
+        roles = {"x": "normed_2", "gate_proj": "gate", "up_proj": "up", "out": "gated"}
+        genome = part_genome("wide", self.genome)
+        if not is_by_library(genome):
+            return [self._moved("wide", roles)]
+        job = self.route._part("wide", self.size).job()
+        gate = replace(job, up=None, bend="")
+        raised = replace(gate, right=str(job.up), out="raised")
+        gating = gating_part("gate_rows", (job.out, "raised"), gate, genome)
+        roles["raised"] = "raised"
+        return [self._at(library_part([gate, raised], genome), roles), self._at(gating, roles)]
+
     def _moved(self, name: str, roles: Mapping[str, str], *, adds: bool = False) -> Prepared:
         """Return a subtask with its tensors where the block has them."""
-        part = self.route._part(name, self.size, adds=adds)
-        genome = part_genome(name, self.genome, without=() if adds else ("residual",))
-        ready = part.prepared(genome, self.arch)
-        launches = tuple(
+        part, genome = self.route._part(name, self.size, adds=adds), part_genome(name, self.genome)
+        if is_by_library(genome):
+            return self._at(library_part([part.job()], genome), roles)
+        own = part_genome(name, self.genome, without=(BY,) if adds else (BY, "residual"))
+        return self._at(part.prepared(own, self.arch), roles)
+
+    def _at(self, ready: Prepared, roles: Mapping[str, str]) -> Prepared:
+        """Return a part with its tensors where the block has them."""
+        steps = tuple(
             replace(each, arguments=tuple(self._numbered(a) for a in each.arguments))
+            if isinstance(each, Launch)
+            else each
             for each in placed(ready, lambda name: self._place(roles[name]))
         )
         held = (self.scratch[role] for role in roles.values() if role in self.scratch)
-        return replace(ready, launches=launches, scratch=(*ready.scratch, *held))
+        return replace(ready, steps=steps, scratch=(*ready.scratch, *held))
 
     def _numbered(self, argument: Argument) -> Argument:
         if isinstance(argument, InputArgument):  # the scores' factor
@@ -343,6 +411,6 @@ class _Graph:
                 "HEAD": str(self.size.head),
                 **{gene.upper(): str(whole_gene(self.genome, gene)) for gene in genes},
             },
-            launches=(launch,),
+            steps=(launch,),
             scratch=tuple(self.scratch[role] for role in written if role in self.scratch),
         )

@@ -127,7 +127,7 @@ def product_prepared(job: ProductJob, genome: Genome, multiprocessors: int) -> P
     return Prepared(
         source=cuda_source(FILE, generated),
         macros=genome_macros(genome, macros, without=_LAUNCH_ONLY),
-        launches=(launch,),
+        steps=(launch,),
         aliases={job.out: str(job.residual)} if aliased else {},
     )
 

@@ -235,7 +235,7 @@ class CudaGqaPagedRoute(CudaRoute):
         return Prepared(
             source=cuda_source(FILE, generated),
             macros=genome_macros(genome, macros),
-            launches=self._launches(sizes, genome),
+            steps=self._launches(sizes, genome),
             scratch=_scratch(sizes, number("splits")) if genome["join"] == "kernel" else (),
         )
 

@@ -294,7 +294,7 @@ def grouped_prepared(
     return Prepared(
         source=cuda_source(FILE, generated),
         macros=genome_macros(genome, macros, without=_LAUNCH_ONLY),
-        launches=(launch,),
+        steps=(launch,),
     )
 
 

@@ -289,7 +289,7 @@ class _Layer:
                 **{f"TILE_{name.upper()}": str(rows) for name, rows in tiles.items()},
                 **{gene.upper(): str(whole_gene(self.genome, gene)) for gene in _WHOLE},
             },
-            launches=launches,
+            steps=launches,
             scratch=scratch,
         )
 

@@ -2,11 +2,13 @@
 
 The gradient inside the expert; gate and up-projection, from which the hidden row and both
 gradients leave at once; the tokens' gradient, both products in one loop; the weights' gradients.
+Each kind is made by a kernel or by the library: then the hidden row and both gradients are made by
+a kernel of their own, and the tokens' gradient by two products.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -27,14 +29,26 @@ from kernelarc.genomes.kernels import (
 )
 from kernelarc.genomes.routes._cuda_gemm import FILE, product_prepared
 from kernelarc.genomes.routes._cuda_gemm_space import ProductJob, product_space, starts
-from kernelarc.genomes.routes._cuda_parts import PartedCudaRoute, part_genome, placed, prefixed
+from kernelarc.genomes.routes._cuda_parts import PartedCudaRoute, part_genome, placed
 from kernelarc.genomes.routes._cuda_route import Prepared, started
+from kernelarc.genomes.routes._library_part import (
+    BY,
+    FIRST_CHOICE,
+    gating_genes,
+    gating_part,
+    is_by_library,
+    library_part,
+    made_by_either,
+)
+from kernelarc.genomes.routes._library_part import FILE as GATING_FILE
 from kernelarc.genomes.routes._product_cost import ranked_starts
 from kernelarc.genomes.routes._signature import Binding, extent, matched
 from kernelarc.genomes.routes._triton_moe import EXPERT_IN, EXPERT_OUT
 
 _VECTOR = 8  # elements of 16 bytes, as the copy engine counts rows
 _UNIFORM = (3, 5)  # of a product's starts: tiles in turns, and smaller ones
+_BY_LIBRARY = (("inner", "hidden", "token", "weight"), ("inner", "weight"))
+_LIBRARY_FIRST = 512  # tokens from which on seeds with products of the library come first
 _INNER, _HIDDEN, _BY_GATE, _BY_UP = _BUFFERS = ("inner rows", "hidden rows", "gate rows", "up rows")
 
 
@@ -54,7 +68,7 @@ class CudaExpert(PartedCudaRoute):
         found: Which axes are tokens (T), features of a token (H) and of a hidden row (I).
     """
 
-    files = (FILE,)
+    files = (FILE, GATING_FILE)
 
     def __init__(self, operator: Operator, found: Binding) -> None:
         super().__init__(operator)
@@ -103,16 +117,19 @@ class CudaExpert(PartedCudaRoute):
         genes: list[Gene] = []
         texts: list[str] = []
         for name, job in dict(self.jobs(workload)).items():
-            more, rules = prefixed(name, product_space(self.name, job, device))
+            more, rules = made_by_either(name, product_space(self.name, job, device))
             genes += more
             texts += rules
+        genes += gating_genes("hidden")
         names = tuple(gene.name for gene in genes)
         return Space(self.name, genes, [ExpressionConstraint(text, names) for text in texts])
 
     def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
         """Return what is expected fastest of every kind of product, then one kind for all.
 
-        The former let each kernel begin while the one before it ends.
+        The former let each kernel begin while the one before it ends. In others the library makes
+        every product, or all that a kernel of ours fuses nothing with: first where there are many
+        tokens.
         """
         kinds: dict[str, list[ProductJob]] = {}
         for name, job in self.jobs(workload):
@@ -128,8 +145,11 @@ class CudaExpert(PartedCudaRoute):
             {name: starts(jobs[0], device)[place] for name, jobs in kinds.items()}
             for place in _UNIFORM
         ]
+        ours = [*made, *map(_side_by_side, uniform)]
+        theirs = [_left_to_library(ours[0], names) for names in _BY_LIBRARY]
+        few = self._sizes(workload)[0] < _LIBRARY_FIRST
         space = self.space(workload, device)
-        return started(space, [*made, *map(_side_by_side, uniform)])
+        return started(space, [*ours, *theirs] if few else [*theirs, *ours])
 
     def parts(self, workload: Workload, genome: Genome, arch: str) -> list[Prepared]:
         """Return the products of a genome in order."""
@@ -143,9 +163,30 @@ class CudaExpert(PartedCudaRoute):
 
         made = []
         for name, job in self.jobs(workload):
-            ready = product_prepared(job, part_genome(name, genome), multiprocessors)
-            made.append(replace(ready, launches=placed(ready, place), scratch=()))
-        return [replace(made[0], scratch=held), *made[1:]]
+            for ready in _made(job, part_genome(name, genome), multiprocessors):
+                made.append(replace(ready, steps=placed(ready, place)))
+        return [replace(made[0], scratch=(*made[0].scratch, *held)), *made[1:]]
+
+
+def _made(job: ProductJob, genome: Genome, multiprocessors: int) -> list[Prepared]:
+    """Return the parts that make one kind of product."""
+    if not is_by_library(genome):
+        own = Genome(genome.route, {n: a for n, a in genome.items() if n != BY})
+        return [product_prepared(job, own, multiprocessors)]
+    if job.gradients is None:
+        return [library_part([job], genome)]
+    gate, up = job.gradients
+    plain = replace(job, up=None, bend="", residual=None, gradients=None, out=gate)
+    raised = replace(plain, right=str(job.up), out=up)
+    tensors = (str(job.residual), gate, up, job.out)
+    gating = gating_part("gate_rows_back", tensors, plain, genome)
+    return [library_part([plain, raised], genome), gating]
+
+
+def _left_to_library(start: Mapping[str, Allele], names: Sequence[str]) -> dict[str, Allele]:
+    """Return a start with some kinds of product made by the library."""
+    left = {f"{name}_{gene}": allele for name in names for gene, allele in FIRST_CHOICE.items()}
+    return {**start, **left}
 
 
 def _side_by_side(kinds: Mapping[str, Mapping[str, Allele]]) -> dict[str, Allele]:

@@ -208,7 +208,7 @@ class CudaNvfp4GqaRoute(CudaRoute):
         return Prepared(
             source=cuda_source(FILE, generated),
             macros=genome_macros(genome, macros),
-            launches=(launch,),
+            steps=(launch,),
         )
 
     def _sizes(self, workload: Workload) -> _Sizes:

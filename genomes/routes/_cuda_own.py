@@ -162,7 +162,7 @@ class OwnCudaRoute(CudaRoute):
             for part in own.scratch
         )
         macros = genome_macros(genome, {f"AXIS_{name.upper()}": n for name, n in axes.items()})
-        return Prepared(source=own.text, macros=macros, launches=launches, scratch=scratch)
+        return Prepared(source=own.text, macros=macros, steps=launches, scratch=scratch)
 
     def _launch(self, launch: OwnLaunch, numbers: Mapping[str, Allele]) -> Launch:
         def triple(texts: Triple, what: str) -> tuple[int, int, int]:

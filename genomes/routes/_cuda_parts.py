@@ -20,7 +20,10 @@ from kernelarc.genomes.kernels import (
     KernelReport,
     Launch,
     LaunchPlan,
+    LibraryProduct,
+    Scratch,
     ScratchArgument,
+    Step,
     TensorArgument,
     TensorMap,
     code_hash,
@@ -33,26 +36,38 @@ _WORD = re.compile(r"'[^']*'|[A-Za-z_]\w*")
 
 
 def joined(parts: Sequence[Prepared]) -> Prepared:
-    """Return one source that holds the kernels of all parts, and their launches in order.
+    """Return one source that holds the kernels of all parts, and their steps in order.
 
     Equal parts stand in it once.
     """
     texts: dict[str, int] = {}
-    launches: list[Launch] = []
+    steps: list[Step] = []
     for part in parts:
-        number = texts.setdefault(part.text, len(texts))
-        launches += [replace(each, symbol=f"{each.symbol}_{number}") for each in part.launches]
+        number = texts.setdefault(part.text, len(texts)) if part.launches else -1
+        steps += [
+            replace(each, symbol=f"{each.symbol}_{number}") if isinstance(each, Launch) else each
+            for each in part.steps
+        ]
     symbols = {
         number: {launch.symbol for part in parts if part.text == text for launch in part.launches}
         for text, number in texts.items()
     }
-    scratch = {each.name: each for part in parts for each in part.scratch}
     return Prepared(
         source="\n".join(_enclosed(text, n, symbols[n]) for text, n in texts.items()),
         macros={},
-        launches=tuple(launches),
-        scratch=tuple(scratch.values()),
+        steps=tuple(steps),
+        scratch=_all_scratch(parts),
     )
+
+
+def _all_scratch(parts: Sequence[Prepared]) -> tuple[Scratch, ...]:
+    """Return every buffer once, as large as any part wants it."""
+    found: dict[str, Scratch] = {}
+    for each in (one for part in parts for one in part.scratch):
+        held = found.get(each.name)
+        if held is None or each.nbytes > held.nbytes:
+            found[each.name] = each
+    return tuple(found.values())
 
 
 def _enclosed(text: str, number: int, symbols: set[str]) -> str:
@@ -64,21 +79,34 @@ def _enclosed(text: str, number: int, symbols: set[str]) -> str:
 
 def placed(
     part: Prepared, place: Callable[[str], TensorArgument | ScratchArgument]
-) -> tuple[Launch, ...]:
-    """Return a part's launches with the tensors that it names where the whole has them."""
+) -> tuple[Step, ...]:
+    """Return a part's steps with the tensors that it names where the whole has them."""
+
+    def lies(source: TensorArgument | ScratchArgument) -> TensorArgument | ScratchArgument:
+        return place(source.name) if isinstance(source, TensorArgument) else source
 
     def moved(argument: Argument) -> Argument:
-        if isinstance(argument, TensorMap) and isinstance(argument.source, TensorArgument):
-            return replace(argument, source=place(argument.source.name))
-        return place(argument.name) if isinstance(argument, TensorArgument) else argument
+        if isinstance(argument, TensorMap):
+            return replace(argument, source=lies(argument.source))
+        return lies(argument) if isinstance(argument, TensorArgument) else argument
 
-    return tuple(
-        replace(launch, arguments=tuple(map(moved, launch.arguments))) for launch in part.launches
-    )
+    def put(step: Step) -> Step:
+        if isinstance(step, Launch):
+            return replace(step, arguments=tuple(map(moved, step.arguments)))
+        if isinstance(step, LibraryProduct):
+            left, right, out = lies(step.left), lies(step.right), lies(step.out)
+            added = None if step.added is None else lies(step.added)
+            return replace(step, left=left, right=right, out=out, added=added)
+        return replace(step, target=lies(step.target))
+
+    return tuple(map(put, part.steps))
 
 
 class PartedCudaRoute(CudaRoute):
-    """A route whose genomes are several sources: what changes one part compiles one."""
+    """A route whose genomes are several sources: what changes one part compiles one.
+
+    A part may have no source: steps of the library alone.
+    """
 
     @abstractmethod
     def parts(self, workload: Workload, genome: Genome, arch: str) -> list[Prepared]:
@@ -95,21 +123,24 @@ class PartedCudaRoute(CudaRoute):
             BuildError: One does not compile.
         """
         binaries: dict[str, bytes] = {}
-        launches: list[Launch] = []
+        steps: list[Step] = []
         reports: list[KernelReport] = []
         parts = self.parts(workload, genome, arch)
         for part in parts:
+            if not part.launches:  # the library's
+                steps += part.steps
+                continue
             code = compile_cuda(part.text, arch, self.options())
             binary = code_hash(code.cubin)
             binaries[binary] = code.cubin
-            launches += [replace(launch, binary=binary) for launch in part.launches]
+            steps += part.named(binary)
             reports += [
                 code.report(x.symbol, threads=x.block[0], shared_bytes=x.shared_bytes)
                 for x in part.launches
             ]
         whole = joined(parts)
         return Build(
-            plan=LaunchPlan(steps=tuple(launches), scratch=whole.scratch),
+            plan=LaunchPlan(steps=tuple(steps), scratch=whole.scratch),
             binaries=binaries,
             kernels=tuple(reports),
             arch=arch,

@@ -23,6 +23,7 @@ from kernelarc.genomes.kernels import (
     Launch,
     LaunchPlan,
     Scratch,
+    Step,
     code_hash,
 )
 from kernelarc.genomes.routes._cuda_source import configured, sources_hash
@@ -41,14 +42,14 @@ class Prepared:
     Attributes:
         source: CUDA C++ without its macros.
         macros: By name.
-        launches: In order, of a binary that has no name yet.
+        steps: In order; launches are of a binary that has no name yet.
         scratch: Buffers beside the tensors.
         aliases: Outputs that are written into an input's buffer.
     """
 
     source: str
     macros: Mapping[str, str]
-    launches: tuple[Launch, ...]
+    steps: tuple[Step, ...]
     scratch: tuple[Scratch, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
 
@@ -56,6 +57,18 @@ class Prepared:
     def text(self) -> str:
         """The whole source: macros, then the rest."""
         return configured(self.source, self.macros)
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """The kernel launches among the steps."""
+        return tuple(step for step in self.steps if isinstance(step, Launch))
+
+    def named(self, binary: str) -> tuple[Step, ...]:
+        """Return the steps with their launches of a binary."""
+        return tuple(
+            replace(step, binary=binary) if isinstance(step, Launch) else step
+            for step in self.steps
+        )
 
 
 class CudaRoute(KernelRoute):
@@ -88,15 +101,15 @@ class CudaRoute(KernelRoute):
         ready = self.prepared(workload, genome, arch)
         code = compile_cuda(ready.text, arch, self.options())
         binary = code_hash(code.cubin)
-        launches = tuple(replace(launch, binary=binary) for launch in ready.launches)
+        steps = ready.named(binary)
         return Build(
-            plan=LaunchPlan(steps=launches, scratch=ready.scratch, aliases=dict(ready.aliases)),
+            plan=LaunchPlan(steps=steps, scratch=ready.scratch, aliases=dict(ready.aliases)),
             binaries={binary: code.cubin},
             kernels=tuple(
                 code.report(
                     launch.symbol, threads=launch.block[0], shared_bytes=launch.shared_bytes
                 )
-                for launch in launches
+                for launch in ready.launches
             ),
             arch=arch,
             source=ready.text,

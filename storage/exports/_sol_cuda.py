@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeAlias
 
-from kernelarc.genomes import Genome, InputError, Operator, Solution, Workload
+from kernelarc.genomes import Allele, Genome, InputError, Operator, Solution, Workload
 from kernelarc.genomes.kernels import (
     SCALAR_TYPES,
     Argument,
     InputArgument,
     Launch,
+    LibraryProduct,
     ScalarArgument,
     ScratchArgument,
+    Step,
     TensorMap,
     Zeroing,
     kernel_routes,
@@ -25,8 +27,12 @@ from kernelarc.storage.exports._sol_triton import entry, key_of, key_values
 from kernelarc.storage.exports._sol_words import about, solution_name
 from kernelarc.storage.exports._subject import Subject
 
+Algorithms: TypeAlias = tuple[tuple[int, ...], ...]
+"""Attributes of what the library ran, product after product of a plan."""
+
 ARCH = "sm_90a"
 FILE, KERNELS, REFERENCE = "solution.py", "kernels.py", "reference.py"
+LIBRARY = "library_products.py"
 _FILLED = re.compile(r"# -- names and table: .*?# -- end --\n", re.DOTALL)
 # The driver's numbers.
 _KINDS = {"uint8": 0, "uint16": 1, "uint32": 2, "int32": 3, "float16": 6, "float32": 7,
@@ -49,7 +55,7 @@ def cuda_solution(subject: Subject) -> Solution:
         author="kernelarc",
         languages=("pytorch",),
         entry_point=f"{FILE}::run",
-        sources=cuda_sources(route, audited_rows(subject, route)),
+        sources=cuda_sources(route, audited_rows(subject, route), algorithms(subject)),
         dependencies=("torch",),
         description=about(subject),
     )
@@ -73,6 +79,20 @@ def audited_rows(subject: Subject, route: CudaRoute) -> list[tuple[Workload, Gen
     return held
 
 
+def algorithms(subject: Subject) -> dict[str, Algorithms]:
+    """Return the attributes of what the library ran in each best, by the workload's fingerprint."""
+    found: dict[str, Algorithms] = {}
+    for best in subject.bests:
+        rows = best.evaluation.properties.get("library")
+        if isinstance(rows, tuple):
+            found[best.workload] = tuple(_attributes(row) for row in rows)
+    return found
+
+
+def _attributes(row: Allele) -> tuple[int, ...]:
+    return tuple(int(str(value)) for value in row) if isinstance(row, tuple) else ()
+
+
 def packaged_cuda_route(subject: Subject) -> CudaRoute:
     """Return the packaged route of a campaign's operator.
 
@@ -92,33 +112,47 @@ def _own_source(subject: Subject) -> InputError:
     )
 
 
-def cuda_sources(route: CudaRoute, rows: list[tuple[Workload, Genome]]) -> dict[str, str]:
+def cuda_sources(
+    route: CudaRoute,
+    rows: list[tuple[Workload, Genome]],
+    algorithms: Mapping[str, Algorithms] | None = None,
+) -> dict[str, str]:
     """Return the sources of a solution: entry with its table, kernels, reference.
+
+    What calls the library is there where a genome leaves products to it.
 
     Args:
         route: Whose kernels.
         rows: Workloads with the genome that each runs.
+        algorithms: By workload, what the library ran where that was recorded; else the solution
+            asks the library again.
 
     Raises:
         InputError: A genome overwrites an input, or no input shows an axis.
     """
-    operator, texts, table = route.operator, dict[str, str](), []
+    operator, texts, table, library = route.operator, dict[str, str](), [], False
     key = key_of(operator)
     for workload, genome in rows:
         ready = _ready(route, workload, genome)
         name = next((n for n, text in texts.items() if text == ready.source), f"text{len(texts)}")
         texts[name] = ready.source
-        table.append(f"    {key_values(operator, workload, key)!r}: {_row(name, ready)},\n")
-    template = files("kernelarc.storage.exports.solutions").joinpath("cuda_solution.py")
+        known = (algorithms or {}).get(workload.fingerprint, ())
+        row = _row(name, ready, known)
+        table.append(f"    {key_values(operator, workload, key)!r}: {row},\n")
+        library = library or any(isinstance(step, LibraryProduct) for step in ready.steps)
+    packaged = files("kernelarc.storage.exports.solutions")
     filled = _names(operator, key) + "".join(["TABLE: dict[tuple[int, ...], dict[str, Any]] = {\n",
                                               *table, "}\n"])  # fmt: skip
-    source = _FILLED.sub(lambda _: filled, template.read_text("utf-8")) + entry(operator)
+    source = _FILLED.sub(lambda _: filled, packaged.joinpath("cuda_solution.py").read_text("utf-8"))
+    source += entry(operator)
     kernels = "".join(f"    {name!r}: r'''\n{text}''',\n" for name, text in texts.items())
     sources = {
         FILE: source,
         KERNELS: f'"""Sources of the kernels; macros come first."""\n\nTEXTS = {{\n{kernels}}}\n',
         REFERENCE: str(operator.reference),
     }
+    if library:
+        sources[LIBRARY] = packaged.joinpath(LIBRARY).read_text("utf-8")
     for name, text in sources.items():
         compile(text, name, "exec")
     return sources
@@ -142,15 +176,16 @@ def _names(operator: Operator, key: Mapping[str, tuple[str, int]]) -> str:
     )
 
 
-def _row(text: str, ready: Prepared) -> str:
+def _row(text: str, ready: Prepared, known: Algorithms) -> str:
     """Return a row of the table as a Python expression."""
+    found = iter(known)
     scratch = {
         _scratch_name(each.name): (each.nbytes, each.zeroing is not Zeroing.NEVER)
         for each in ready.scratch
     }
     steps = "".join(
-        f"            {_step(launch, first=place == 0)!r},\n"
-        for place, launch in enumerate(ready.launches)
+        f"            {_step(step, found, first=place == 0)!r},\n"
+        for place, step in enumerate(ready.steps)
     )
     return (
         f'{{\n        "text": {text!r},\n        "macros": {configured("", ready.macros)!r},\n'
@@ -162,8 +197,11 @@ def _scratch_name(name: str) -> str:
     return f"scratch {name}"  # no tensor is called so
 
 
-def _step(launch: Launch, *, first: bool) -> dict[str, Any]:
+def _step(launch: Step, known: Iterator[tuple[int, ...]], *, first: bool) -> dict[str, Any]:
     """Return a launch as data; the first one waits for whatever else is on the stream."""
+    if isinstance(launch, LibraryProduct):
+        return _product(launch, next(known, None))
+    assert isinstance(launch, Launch)  # no packaged route clears anything
     return {
         "symbol": launch.symbol,
         "grid": launch.grid,
@@ -173,6 +211,21 @@ def _step(launch: Launch, *, first: bool) -> dict[str, Any]:
         "overlap": launch.attributes.overlap and not first,
         "arguments": [_argument(argument) for argument in launch.arguments],
     }
+
+
+def _product(step: LibraryProduct, algorithm: tuple[int, ...] | None) -> dict[str, Any]:
+    """Return a product of the library as data: its form, then what it reads and writes."""
+    places = [step.left, step.right, step.added or step.out, step.out]
+    return {
+        "product": (
+            step.rows, step.columns, step.depth, step.dtype, step.left_across, step.right_across,
+            step.added is not None, algorithm, step.heuristic, step.workspace_bytes,
+        ),
+        "arguments": [
+            ("pointer", *_place(place))
+            for place in (*places, *([step.workspace] if step.workspace else []))
+        ],
+    }  # fmt: skip
 
 
 def _argument(argument: Argument) -> tuple[Any, ...]:

@@ -9,7 +9,12 @@ from __future__ import annotations
 from kernelarc.genomes import LT_ROUTE, InputError, Solution
 from kernelarc.storage.exports._sol_cublaslt import cublaslt_source
 from kernelarc.storage.exports._sol_cuda import FILE as CUDA_FILE
-from kernelarc.storage.exports._sol_cuda import audited_rows, cuda_sources, packaged_cuda_route
+from kernelarc.storage.exports._sol_cuda import (
+    algorithms,
+    audited_rows,
+    cuda_sources,
+    packaged_cuda_route,
+)
 from kernelarc.storage.exports._sol_triton import triton_sources
 from kernelarc.storage.exports._sol_words import about, solution_name
 from kernelarc.storage.exports._subject import Subject
@@ -31,7 +36,7 @@ def mixed_solution(subject: Subject) -> Solution:
         sources |= triton_sources(subject, f"{TRITON}.py")
     if "cuda" in routes:
         route = packaged_cuda_route(subject)
-        made = cuda_sources(route, audited_rows(subject, route))
+        made = cuda_sources(route, audited_rows(subject, route), algorithms(subject))
         sources |= {f"{CUDA}.py" if name == CUDA_FILE else name: t for name, t in made.items()}
     if LT_ROUTE in routes:
         sources |= {f"{LIBRARY}.py": _library(subject)}

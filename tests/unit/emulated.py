@@ -1,4 +1,7 @@
-"""Runs the CUDA sources of experts on the CPU: a host's C++ compiler, and ``emulated.hpp``."""
+"""Runs the CUDA sources of experts on the CPU: a host's C++ compiler, and ``emulated.hpp``.
+
+Products of the library between them are NumPy's.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from numpy.typing import NDArray
 from kernelarc.genomes.kernels import (
     Argument,
     Launch,
+    LibraryProduct,
     ScalarArgument,
     Scratch,
     ScratchArgument,
@@ -32,7 +36,7 @@ _REPLACED = ("copy_engine.cuh", "matrices.cuh", "warpgroup.cuh", "products.cuh")
 def run_parts(
     parts: list[tuple[str, Prepared]], tensors: Mapping[str, NDArray[Any]], folder: Path
 ) -> dict[str, NDArray[Any]]:
-    """Run every launch of some parts in order, and return the buffers between them.
+    """Run every step of some parts in order, and return the buffers between them.
 
     Args:
         parts: File of each part's source, and the part.
@@ -45,19 +49,45 @@ def run_parts(
     places = {name: at for at, name in enumerate(memory)}
     addresses = (ctypes.c_void_p * len(memory))(*(array.ctypes.data for array in memory.values()))
     calls: dict[str, list[str]] = {}
-    order = []
+    order: list[tuple[str, int] | LibraryProduct] = []
     for file, part in parts:
-        made = calls.setdefault(_text(file, part), [])
-        for launch in part.launches:
-            order.append((_text(file, part), len(made)))
-            made.append(_call(len(made), launch, places, part.macros.get("SHARE", "1")))
+        text = _text(file, part) if part.launches else ""
+        for step in part.steps:
+            if isinstance(step, Launch):
+                made = calls.setdefault(text, [])
+                order.append((text, len(made)))
+                made.append(_call(len(made), step, places, part.macros.get("SHARE", "1")))
+            else:
+                assert isinstance(step, LibraryProduct)
+                order.append(step)
     libraries = {
         text: _compiled("\n".join([text, *made]), folder / f"part{at}")
         for at, (text, made) in enumerate(calls.items())
     }
-    for text, number in order:
-        getattr(libraries[text], f"launch_{number}")(addresses)
+    for one in order:
+        if isinstance(one, LibraryProduct):
+            _multiply(one, memory)
+        else:
+            getattr(libraries[one[0]], f"launch_{one[1]}")(addresses)
     return held
+
+
+def _multiply(step: LibraryProduct, memory: Mapping[str, NDArray[Any]]) -> None:
+    """Do as the library is told, row-major; the sums are rounded once."""
+
+    def held(place: TensorArgument | ScratchArgument, rows: int, columns: int) -> NDArray[Any]:
+        flat = memory[place.name].reshape(-1).view(np.uint16)
+        return flat[: rows * columns].reshape(rows, columns)
+
+    m, n, k = step.rows, step.columns, step.depth
+    left = numbers(held(step.left, k, m)).T if step.left_across else numbers(held(step.left, m, k))
+    right = (
+        numbers(held(step.right, k, n)) if step.right_across else numbers(held(step.right, n, k)).T
+    )
+    found = left @ right
+    if step.added is not None:
+        found += numbers(held(step.added, m, n))
+    held(step.out, m, n)[:] = bits(found)
 
 
 def _poisoned(one: Scratch) -> NDArray[Any]:

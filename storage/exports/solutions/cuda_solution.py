@@ -1,4 +1,4 @@
-"""CUDA kernels, launched as it was found best for exact shapes.
+"""CUDA kernels, launched as it was found best for exact shapes, with products of cuBLASLt between.
 
 NVRTC compiles a shape's kernels when it is first seen. A shape that the table does not hold, a
 chip of another architecture or a tensor that begins in the middle of 16 bytes runs the reference.
@@ -33,6 +33,7 @@ _DYNAMIC_SHARED, _CARVEOUT = 8, 9  # function attributes of the driver
 _OVERLAP = 6  # launch attribute: the kernel may begin before the one before it has ended
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64
 _ALIGNMENT = 16  # of tensors, for the copy engine and for vectors
+_LIBRARY_ALIGNMENT = 256  # what cuBLASLt counts on when it is asked for algorithms
 
 
 @lru_cache(maxsize=1)
@@ -88,6 +89,9 @@ def _functions(key: tuple[int, ...], device: int) -> tuple[ctypes.c_void_p, ...]
     made = []
     for step in found["steps"]:
         function = ctypes.c_void_p()
+        if "product" in step:
+            made.append(function)
+            continue
         symbol = step["symbol"].encode()
         _asked(_driver(), "cuModuleGetFunction", ctypes.byref(function), module, symbol)
         wanted = {_DYNAMIC_SHARED: step["shared"], _CARVEOUT: step["carveout"]}
@@ -155,6 +159,8 @@ def _bound(
     function: ctypes.c_void_p, step: dict[str, Any], memory: dict[str, Any], stream: int
 ) -> Callable[[], None]:
     """Return a launch with everything bound, tensor maps included: only the driver is left."""
+    if "product" in step:
+        return _product(step, memory, stream)
     held = [_parameter(what, memory) for what in step["arguments"]]
     pointers = (ctypes.c_void_p * len(held))(*(ctypes.addressof(each) for each in held))
     attributes = (_Attribute * 1)(_Attribute(id=_OVERLAP, value=_Value(number=1)))
@@ -170,11 +176,22 @@ def _bound(
     return act
 
 
-def _fits(memory: dict[str, Any], device: torch.device) -> bool:
+def _product(step: dict[str, Any], memory: dict[str, Any], stream: int) -> Callable[[], None]:
+    """Return a product of the library with everything bound."""
+    import library_products  # noqa: PLC0415 - is there where a table has such steps
+
+    places = [memory[name].data_ptr() + offset for _, name, offset in step["arguments"]]
+    form = library_products.Form(*step["product"])
+    bound: Callable[[], None] = library_products.bound(form, places[:4], (*places, 0)[4], stream)
+    return bound
+
+
+def _fits(memory: dict[str, Any], device: torch.device, steps: list[dict[str, Any]]) -> bool:
     """Tell whether chip and addresses are what the kernels were made for."""
     major, minor = torch.cuda.get_device_capability(device)
     tensors = [each for each in memory.values() if isinstance(each, torch.Tensor) and each.dim()]
-    even = all(tensor.data_ptr() % _ALIGNMENT == 0 for tensor in tensors)
+    wanted = _LIBRARY_ALIGNMENT if any("product" in step for step in steps) else _ALIGNMENT
+    even = all(tensor.data_ptr() % wanted == 0 for tensor in tensors)
     return even and f"sm_{major}{minor}a" == ARCH
 
 
@@ -183,7 +200,7 @@ def launch(memory: dict[str, Any]) -> None:
     key = tuple(memory[name].shape[place] for name, place in KEY)
     found = TABLE.get(key)
     device = memory[OUTPUTS[0]].device
-    if found is None or not _fits(memory, device):
+    if found is None or not _fits(memory, device, found["steps"]):
         results = reference.run(*(memory[name] for name in INPUTS))
         results = results if isinstance(results, (tuple, list)) else (results,)
         for name, result in zip(OUTPUTS, results, strict=True):
