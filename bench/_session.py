@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from kernelarc.genomes import (
     Candidate,
@@ -135,6 +135,13 @@ class Session(ABC):
     @abstractmethod
     def baseline_name(self, workload: Workload) -> str | None:
         """Name what the user would run without us, or None where there is none (replay)."""
+
+    def baselines_tried(self, workload: Workload) -> Mapping[str, Mapping[str, Any]]:
+        """Return what came of each baseline on offer, by name, as JSON: ``us`` or ``failed``.
+
+        Empty where there is no choice, or none was made yet.
+        """
+        return {}
 
     @abstractmethod
     def observe(self) -> Mapping[str, str]:

@@ -142,6 +142,10 @@ class OperatorBench:
             self._refresh()
             self._uses = 0
 
+    def inputs(self) -> tuple[TensorSet, Mapping[str, float]]:
+        """Return a filled set, and the root mean square of each output's reference."""
+        return self._refresh()
+
     def _refresh(self) -> tuple[TensorSet, Mapping[str, float]]:
         """Return a set with new values and their reference.
 

@@ -1,4 +1,4 @@
-"""What can take part in one bench: compiled plans, cuBLASLt algorithms, the reference in torch."""
+"""What can take part in one bench: compiled plans, cuBLASLt algorithms."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kernelarc.bench._reference import said
 from kernelarc.bench.cuda._clock import Call
 from kernelarc.bench.cuda._library import Algorithm, Matmul, Side
 from kernelarc.bench.kernels._job import BoundJob
 from kernelarc.bench.kernels._library_steps import LibrarySteps
 from kernelarc.bench.kernels._memory import TensorSet
-from kernelarc.bench.kernels._oracle import Oracle
-from kernelarc.bench.kernels._program import Addresses, LaunchRefusedError, Loader, Program
+from kernelarc.bench.kernels._program import Addresses, Loader, Program
 from kernelarc.bench.kernels._scratch import ScratchMemory
 from kernelarc.genomes import Allele, matmul_roles
 from kernelarc.genomes.kernels import Build
@@ -36,6 +34,14 @@ class Launchable(ABC):
     @abstractmethod
     def call(self, buffers: TensorSet) -> Call:
         """Return what launches the job on a set; every launch goes to the bench's stream."""
+
+    def land(self, buffers: TensorSet) -> None:
+        """Do the job on a set once, outputs included, whether or not its calls leave them there.
+
+        Raises:
+            InputError: It gives other outputs than the job has.
+        """
+        self.call(buffers)()
 
     def captures(self, buffers: TensorSet) -> bool:
         """Tell whether its calls can be recorded into a graph; a set may be used to find out."""
@@ -176,81 +182,3 @@ class LtLaunchable(Launchable):
 
 
 _WORKSPACE = "workspace"
-
-
-class TorchLaunchable(Launchable):
-    """The operator's reference in torch and the tensors' own types: a baseline.
-
-    Its outputs are torch's own and are not judged: they are what the user has today.
-
-    Args:
-        oracle: Of the job, over torch.
-        stream: Where it is captured and replayed.
-        compiled: Whether it runs through ``torch.compile`` rather than in eager mode.
-
-    Raises:
-        LaunchRefusedError: The reference is not written for torch.
-    """
-
-    checked = False
-
-    def __init__(self, oracle: Oracle, stream: Any, *, compiled: bool = False) -> None:
-        self.aliases: dict[str, str] = {}
-        if oracle.torch is None:
-            raise LaunchRefusedError("the reference is not written for torch")
-        self._oracle: Oracle = oracle
-        self._torch: Any = oracle.torch
-        self._compiled = compiled
-        self._stream = self._torch.cuda.ExternalStream(stream.ptr)
-        self._pools: list[Any] = []
-        self._captures: bool | None = None
-
-    def call(self, buffers: TensorSet) -> Call:
-        """Return a call of the reference on torch tensors over the set's memory.
-
-        The call raises ``LaunchRefusedError`` where the reference does not run on them.
-        """
-        arguments, torch = self._oracle.natives(buffers), self._torch
-        if self._compiled:
-            arguments = [self._as_bytes(argument) for argument in arguments]
-
-        def call() -> None:
-            try:
-                run = self._oracle.compiled() if self._compiled else self._oracle.run
-                with torch.no_grad(), torch.cuda.stream(self._stream):
-                    run(*arguments)
-            except Exception as error:
-                raise LaunchRefusedError(said(error)) from None
-
-        return call
-
-    def _as_bytes(self, argument: Any) -> Any:
-        """Return a tensor of 4-bit floats as what it is stored in: compilers know no such type."""
-        torch = self._torch
-        narrow = isinstance(argument, torch.Tensor) and argument.dtype is torch.float4_e2m1fn_x2
-        return argument.view(torch.uint8) if narrow else argument
-
-    def captures(self, buffers: TensorSet) -> bool:
-        """Tell whether the reference runs without ever waiting for the device.
-
-        One that reads a tensor's values on the host does not, and a capture would fail.
-        """
-        if self._captures is None:
-            mode = self._torch.cuda.get_sync_debug_mode()
-            self._torch.cuda.set_sync_debug_mode("error")
-            try:
-                self.call(buffers)()
-                self._captures = True
-            except LaunchRefusedError:
-                self._captures = False
-            finally:
-                self._torch.cuda.set_sync_debug_mode(mode)
-        return self._captures
-
-    @contextlib.contextmanager
-    def capturing(self) -> Iterator[None]:
-        """Route torch's allocations during a capture to a pool of its own."""
-        pool = self._torch.cuda.MemPool()
-        self._pools.append(pool)  # the graph writes there for as long as it lives
-        with self._torch.cuda.use_mem_pool(pool):
-            yield

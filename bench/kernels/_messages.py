@@ -47,12 +47,27 @@ class LtContender:
 
 @dataclass(frozen=True, slots=True)
 class BaselineContender:
-    """What the user would run: ``FIRST_HEURISTIC``, ``TORCH_EAGER`` or ``TORCH_COMPILED``."""
+    """What the user would run: ``FIRST_HEURISTIC``, or a name of torch's (``torch_names``)."""
 
     name: str
 
 
 Contender: TypeAlias = PlanContender | LtContender | BaselineContender
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedBaseline:
+    """What came of a baseline that was tried alone.
+
+    Attributes:
+        latency_us: Of one call, the least of a few; None where it cannot run.
+        cause: Why it cannot run, one line; empty where it can.
+        wrong: Where its result is off by more than the workload allows, how, one line.
+    """
+
+    latency_us: float | None = None
+    cause: str = ""
+    wrong: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

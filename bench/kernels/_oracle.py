@@ -21,13 +21,13 @@ from kernelarc.bench._reference import reference_of, said
 from kernelarc.bench.cuda._kernels import Kernels, Tensor
 from kernelarc.bench.kernels._job import BoundJob, BoundTensor
 from kernelarc.bench.kernels._memory import TensorSet
+from kernelarc.bench.kernels._torch_calls import TorchCalls
 from kernelarc.genomes import InputError, KernelarcError, MissingPartError, axis_values
 
 _TORCH = re.compile(r"^\s*(import|from)\s+torch\b", re.MULTILINE)
 _RAW = {"float8_e4m3fn": "uint8", "float8_e5m2": "uint8", "float4_e2m1": "uint8",
         "float4_e2m1fn_x2": "uint8", "bfloat16": "uint16"}  # fmt: skip
 _LITTLE = 0.15  # of the device's memory
-_MOST_COMPILED = 256  # shapes of one reference
 _DEVICE_TO_DEVICE = 3
 _TORCH_NAMES = {"float4_e2m1": "float4_e2m1fn_x2"}
 
@@ -57,8 +57,8 @@ class Oracle:
         self._operator = job.task.operator
         self.torch = _torch() if needs_torch(self._operator.reference) else None
         self.run = reference_of(self._operator)
-        self._compiled: Callable[..., Any] | None = None
         self._on_host = False
+        self._calls: TorchCalls | None = None
 
     def answer(self, buffers: TensorSet, into: Mapping[str, Any]) -> None:
         """Compute a set's outputs.
@@ -164,21 +164,11 @@ class Oracle:
         known = {**buffers.scalars, **own}
         return [known.get(spec.name) for spec in self._operator.inputs]
 
-    def compiled(self) -> Callable[..., Any]:
-        """Return the reference through ``torch.compile``, which compiles when first called.
-
-        For one shape, as one graph: what ``torch.compile`` would leave to Python raises.
-        """
-        if self._compiled is None:
-            assert self.torch is not None
-            import torch._dynamo.config as dynamo  # noqa: PLC0415
-            import torch._inductor.config as inductor  # noqa: PLC0415
-
-            inductor.compile_threads = 1  # no processes that nobody here would end
-            dynamo.recompile_limit = _MOST_COMPILED
-            bare = getattr(self.run, "__wrapped__", self.run)  # who calls sees to gradients
-            self._compiled = self.torch.compile(bare, dynamic=False, fullgraph=True)
-        return self._compiled
+    def calls(self) -> TorchCalls:
+        """Return what torch has for the operator; it must be written for torch."""
+        if self._calls is None:
+            self._calls = TorchCalls(self.torch, self._operator, self.run)
+        return self._calls
 
     def _given(self, array: Any) -> Any:
         return array if self.torch is None else self.torch.as_tensor(array, device="cuda")
@@ -212,6 +202,16 @@ class Oracle:
                 f"{tuple(array.shape)}, not {tensor.shape}"
             )
         return self._cp.ascontiguousarray(array).reshape(-1)
+
+    def take(self, result: Any, buffers: TensorSet) -> None:
+        """Copy what a function over torch returned into a set's outputs.
+
+        Raises:
+            InputError: These are other outputs than the operator has.
+        """
+        named = self._named(result)
+        for spec in self.job.outputs:
+            self._copy(named[spec.name], spec, buffers.tensors[spec.name], "the output")
 
     # Inputs that the reference makes
 
@@ -256,21 +256,24 @@ class Oracle:
 
     def _put(self, value: Any, spec: BoundTensor, buffers: TensorSet) -> None:
         tensor = buffers.tensors[spec.name]
-        torch = self.torch
-        if torch is not None and isinstance(value, torch.Tensor):
-            own = self.native(spec, tensor)
-            if tuple(value.shape) != spec.shape:
-                raise InputError(
-                    f"the custom input {spec.name!r} has the shape {tuple(value.shape)}, "
-                    f"not {spec.shape}"
-                )
-            if value.dtype == own.dtype:  # bytes, since not every narrow type can be copied
-                flat = value.contiguous().reshape(-1).view(torch.uint8)
-                own.reshape(-1).view(torch.uint8).copy_(flat)
-            else:
-                own.copy_(value)
-            return
-        self.raw(spec, tensor)[...] = self._cp.asarray(value)
+        if self.torch is not None and isinstance(value, self.torch.Tensor):
+            self._copy(value, spec, tensor, "the custom input")
+        else:
+            self.raw(spec, tensor)[...] = self._cp.asarray(value)
+
+    def _copy(self, value: Any, spec: BoundTensor, tensor: Tensor, what: str) -> None:
+        """Copy a torch tensor's values into memory."""
+        own = self.native(spec, tensor)
+        if tuple(value.shape) != spec.shape:
+            raise InputError(
+                f"{what} {spec.name!r} has the shape {tuple(value.shape)}, not {spec.shape}"
+            )
+        if value.dtype == own.dtype:  # bytes, since not every narrow type can be copied
+            assert self.torch is not None
+            raw = self.torch.uint8
+            own.reshape(-1).view(raw).copy_(value.contiguous().reshape(-1).view(raw))
+        else:
+            own.copy_(value)
 
 
 def _taken(made: Any, name: str, operator: str) -> Any:

@@ -35,7 +35,9 @@ from kernelarc.bench.kernels._messages import (
     KernelTask,
     LtContender,
     PlanContender,
+    TriedBaseline,
 )
+from kernelarc.bench.kernels._rivals import Rivals, chosen
 from kernelarc.bench.kernels._shelf import BuildShelf
 from kernelarc.genomes import (
     LT_ROUTE,
@@ -62,7 +64,6 @@ from kernelarc.genomes.kernels import ARCHES, KernelRoute
 _HEURISTICS = 12
 _FINALISTS = 8
 _REFERENCES = 16  # that a contest computes at most
-_CHOICE_ROUNDS = 15
 _WINDOW, _AHEAD_EACH = 8, 3  # candidates of a round; on their way for each compile process
 
 
@@ -129,7 +130,7 @@ class KernelSession(Session):
         self.sifts, self.finalists, self.patience = any(self._products), _FINALISTS, 2
         self._spaces: dict[int, dict[str, Space]] = {}
         self._domains: dict[int, tuple[DomainReply, CublasLtSpace]] = {}
-        self._fastest: dict[int, tuple[str, ...]] = {}
+        self._rivals: dict[int, Rivals] = {}
         self._contests = 0
         ground = Ground(
             tasks=self._tasks,
@@ -365,30 +366,63 @@ class KernelSession(Session):
 
     def _baselines(self, place: int) -> tuple[str, ...]:
         """Return what the user would run: one thing at most once the fastest is known."""
-        if place not in self._fastest:
-            if self._own(place) is not None:
-                return (OWN_CONFIGURATION,)
-            names = self._reply.baselines.get(place, ())
-            if self._products[place] and self._domain(place)[0].baseline is None:
-                names = tuple(name for name in names if name != FIRST_HEURISTIC)
-            return names
-        return self._fastest[place]
+        if place in self._rivals:
+            fastest = self._rivals[place].fastest
+            return () if fastest is None else (fastest,)
+        if self._own(place) is not None:
+            return (OWN_CONFIGURATION,)
+        names = self._reply.baselines.get(place, ())
+        if self._products[place] and self._domain(place)[0].baseline is None:
+            names = tuple(name for name in names if name != FIRST_HEURISTIC)
+        return names
 
     def _fastest_baseline(self, place: int) -> str | None:
-        """Return the fastest of the baselines, timed side by side once a session.
+        """Return the fastest of the baselines, found once a session.
 
         One that fails is none; where all of them do, there is none.
         """
         names = self._baselines(place)
-        if place not in self._fastest and names not in ((OWN_CONFIGURATION,), (FIRST_HEURISTIC,)):
-            rivals = [BaselineContender(name) for name in names]
-            try:
-                answer = self._contested(place, rivals, _CHOICE_ROUNDS)
-            except StoppedError:  # the reference fails in a way that nobody has a name for
-                answer = None
-            best = None if answer is None else fastest(names, answer)
-            self._fastest[place] = names = () if best is None else (best,)
+        if place not in self._rivals and names not in ((OWN_CONFIGURATION,), (FIRST_HEURISTIC,)):
+            self._rivals[place] = chosen(
+                names,
+                lambda name, seconds: self._tried(place, name, seconds),
+                lambda some, rounds: self._raced(place, some, rounds),
+            )
+            names = self._baselines(place)
         return next(iter(names), None)
+
+    def _tried(self, place: int, name: str, seconds: float) -> TriedBaseline:
+        """Have the worker try a baseline; one that takes too long, or the worker with it, fails."""
+        with self._moving().asking() as line:
+            while True:
+                try:
+                    line.demand_ready(place)
+                    arguments = {"workload": place, "name": name}
+                    found: TriedBaseline = line.ask_once("try_baseline", seconds, arguments)
+                except LostQuestionError:
+                    continue
+                except StoppedError as error:  # it fails in a way that nobody has a name for
+                    return TriedBaseline(cause=str(error))
+                except TimeoutError as error:
+                    line.blame(error)
+                    return TriedBaseline(cause=f"no answer within {seconds:.0f} s")
+                except WorkerGoneError as error:
+                    line.blame(error)
+                    return TriedBaseline(cause="the device worker died of it")
+                return found
+
+    def _raced(
+        self, place: int, some: Sequence[BaselineContender], rounds: int
+    ) -> ContestReply | None:
+        try:
+            return self._contested(place, some, rounds)
+        except StoppedError:
+            return None
+
+    def baselines_tried(self, workload: Workload) -> Mapping[str, Mapping[str, Any]]:
+        """Return what came of each baseline, by name; empty until they were tried."""
+        found = self._rivals.get(self._place(workload))
+        return {} if found is None else found.to_json()
 
     def observe(self) -> Mapping[str, str]:
         """Return clocks, power, temperature, foreign processes, and how busy everybody was."""
@@ -418,16 +452,6 @@ def _demand_arch(device: str, arch: str) -> None:
             f"device {device} is of {arch}: compiled routes are for {', '.join(ARCHES)}; "
             f"--routes {LT_ROUTE} searches matrix products without them"
         )
-
-
-def fastest(names: Sequence[str], answer: ContestReply) -> str | None:
-    """Return the contender with the least median of those that did not fail."""
-    medians = {
-        name: float(np.median([row[column] for row in answer.samples]))
-        for column, name in enumerate(names)
-        if column not in answer.failures
-    }
-    return min(medians, key=lambda name: medians[name], default=None)
 
 
 def _task(problem: Problem, workload: Workload) -> KernelTask:

@@ -21,32 +21,32 @@ from kernelarc.bench.kernels._launchable import (
     Launchable,
     LtLaunchable,
     PlanLaunchable,
-    TorchLaunchable,
 )
 from kernelarc.bench.kernels._library_steps import LibrarySteps, NoSuchChoiceError
 from kernelarc.bench.kernels._memory import JobMemory, Needs
 from kernelarc.bench.kernels._messages import (
     FIRST_HEURISTIC,
-    TORCH_COMPILED,
-    TORCH_EAGER,
     BaselineContender,
     Contender,
     DeviceReply,
     KernelTask,
     LtContender,
     PlanContender,
+    TriedBaseline,
 )
 from kernelarc.bench.kernels._oracle import Oracle, needs_torch
 from kernelarc.bench.kernels._program import LaunchRefusedError, Loader
 from kernelarc.bench.kernels._ring import OperatorRing
 from kernelarc.bench.kernels._scratch import ScratchMemory
 from kernelarc.bench.kernels._tensor_map import TensorMapError
+from kernelarc.bench.kernels._torch_calls import is_torch, torch_names
+from kernelarc.bench.kernels._torch_launchable import TorchLaunchable
+from kernelarc.bench.kernels._trial import tried
 from kernelarc.genomes import Environment, InputError, Status
 from kernelarc.genomes.kernels import DeviceLimits
 
 _MOST_BENCHES = 24
 _LEAST_SCRATCH = 1 << 20
-_TORCH = (TORCH_EAGER, TORCH_COMPILED)
 NO_SUCH_CHOICE = "the library has no such choice"
 _REFUSALS = (LaunchRefusedError, TensorMapError)
 
@@ -179,9 +179,8 @@ class KernelWorkbench(Workbench):
                 )
             except NoSuchChoiceError:
                 return NO_SUCH_CHOICE
-        if isinstance(contender, BaselineContender) and contender.name in _TORCH:
-            compiled = contender.name == TORCH_COMPILED
-            return TorchLaunchable(bench.oracle, tools.stream, compiled=compiled)
+        if isinstance(contender, BaselineContender) and is_torch(contender.name):
+            return TorchLaunchable(bench.oracle, tools.stream, contender.name)
         matmul = self._matmul(workload)
         row = contender.row if isinstance(contender, LtContender) else self._first_row(matmul)
         algorithm = matmul.algorithm(row) if row is not None else None
@@ -224,6 +223,16 @@ class KernelWorkbench(Workbench):
                 message=str(error)[:500],
             )
 
+    def try_baseline(self, workload: int, name: str) -> TriedBaseline:
+        """Run a baseline alone, and hold its result against the reference."""
+        try:
+            one = self._launchable(workload, BaselineContender(name))
+        except _REFUSALS as error:
+            return TriedBaseline(cause=str(error)[:300])
+        if isinstance(one, str):
+            return TriedBaseline(cause=one)
+        return tried(self._bench_of(workload), one)
+
     def contest(  # type: ignore[override]
         self, workload: int, contenders: Sequence[Contender], rounds: int, cache: str, seed: int
     ) -> ContestReply:
@@ -251,4 +260,4 @@ def _baselines(job: BoundJob) -> tuple[str, ...]:
     if not needs_torch(job.task.operator.reference) or not importlib.util.find_spec("torch"):
         return library
     compiles = importlib.util.find_spec("triton") is not None  # as torch.compile does for GPUs
-    return (*library, *(_TORCH if compiles else _TORCH[:1]))
+    return (*library, *torch_names(job.task.operator, compiles=compiles))

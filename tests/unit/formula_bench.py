@@ -18,6 +18,7 @@ from kernelarc.bench.kernels._messages import (
     DeviceReply,
     KernelTask,
     PlanContender,
+    TriedBaseline,
 )
 from kernelarc.genomes import Environment, InputError, Status
 from kernelarc.genomes.kernels import DeviceLimits
@@ -41,7 +42,7 @@ class FormulaBench:
         limits = DeviceLimits.of_arch("sm_90a")
         if self._ordinal == 80:
             limits = replace(limits, compute_capability=(8, 0))
-        offered = tuple(BASELINES_US) if self._ordinal in (20, 21, 22) else ()
+        offered = tuple(BASELINES_US) if self._ordinal in range(20, 26) else ()
         return DeviceReply(limits=limits, baselines={0: offered})
 
     def environment(self) -> Environment:
@@ -82,10 +83,8 @@ class FormulaBench:
         if content == b"takes the context":
             self._broken = True
             raise RuntimeError("an illegal memory access was encountered")
-        if content.startswith(b"busy"):
-            if content == b"busy" or self._met(content):
-                busy = DeviceBusyError("other work runs on this GPU")
-                return given_up(number, busy, 0.01)
+        if content.startswith(b"busy") and (content == b"busy" or self._met(content)):
+            return given_up(number, DeviceBusyError("other work runs on this GPU"), 0.01)
         if content.startswith(b"wrong"):
             return Outcome(
                 number=number,
@@ -122,6 +121,19 @@ class FormulaBench:
         first = content not in self._seen
         self._seen.add(content)
         return first
+
+    def try_baseline(self, workload: int, name: str) -> TriedBaseline:
+        """Answer by the name; what goes wrong is the device's number, and torch.compile's alone."""
+        if self._ordinal == 21:
+            raise RuntimeError("a reference that nobody can run")
+        if self._ordinal == 22:
+            return TriedBaseline(cause="launch refused")
+        if self._ordinal == 23 and name == TORCH_COMPILED:
+            time.sleep(600)
+        if self._ordinal == 24 and name == TORCH_COMPILED:
+            os._exit(1)
+        wrong = "mismatch" if self._ordinal == 25 and name == TORCH_COMPILED else ""
+        return TriedBaseline(latency_us=BASELINES_US[name], wrong=wrong)
 
     @staticmethod
     def _content(contender: Contender) -> bytes:

@@ -7,7 +7,8 @@ tested on a GPU.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -28,9 +29,12 @@ from kernelarc.bench.kernels._job import BoundJob
 from kernelarc.bench.kernels._launchable import Launchable
 from kernelarc.bench.kernels._memory import JobMemory, TensorSet
 from kernelarc.bench.kernels._oracle import Oracle
+from kernelarc.bench.kernels._program import LaunchRefusedError
 from kernelarc.bench.kernels._ring import OperatorRing
 from kernelarc.bench.kernels._session import _task
+from kernelarc.bench.kernels._trial import tried
 from kernelarc.genomes import (
+    InputError,
     MatmulForm,
     Problem,
     Status,
@@ -309,3 +313,62 @@ def test_a_candidate_that_no_graph_takes_is_not_excused(bench: HostBench) -> Non
     plain.checked = True
     with pytest.raises(RuntimeError, match="capturing"):
         OperatorRing(bench.bench).run({0: plain}, 3, "cold", 3)
+
+
+class Rival(Plain):
+    """A baseline whose results land when they are asked for."""
+
+    def __init__(self, bench: HostBench, spoil: Callable[[HostBench, TensorSet], None]) -> None:
+        super().__init__(bench, knows=False)
+        self._spoil = spoil
+
+    def land(self, buffers: TensorSet) -> None:
+        self._bench.honest.call(buffers)()
+        self._spoil(self._bench, buffers)
+
+
+def _nothing(bench: HostBench, buffers: TensorSet) -> None:
+    """Leave all as it is."""
+
+
+def _shifts(bench: HostBench, buffers: TensorSet) -> None:
+    out = floats(buffers.tensors[bench.bench.job.outputs[-1].name])
+    out[:] = np.roll(out, 1)
+
+
+def _rounds(bench: HostBench, buffers: TensorSet) -> None:
+    """Be less exact than a candidate may, within the tolerance."""
+    out = floats(buffers.tensors[bench.bench.job.outputs[-1].name])
+    out[:] = out * (1 + 2.0**-18)
+
+
+def _other_outputs(bench: HostBench, buffers: TensorSet) -> None:
+    raise InputError("the output 'out' has the shape (3,), not (4,)")
+
+
+def _refuses(bench: HostBench, buffers: TensorSet) -> None:
+    raise LaunchRefusedError("RuntimeError: no such kernel")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "wrong", "cause"),
+    [
+        (_nothing, "", ""),
+        (_rounds, "", ""),
+        (_shifts, "error above the cap|mismatch|match", ""),
+        (_other_outputs, "has the shape", ""),
+        (_refuses, "", "RuntimeError: no such kernel"),
+    ],
+)
+def test_a_baseline_is_held_to_the_tolerance_and_to_nothing_else(
+    bench: HostBench, spoil: Callable[[HostBench, TensorSet], None], wrong: str, cause: str
+) -> None:
+    found = tried(bench.bench, Rival(bench, spoil))
+    assert (found.latency_us is None) is bool(cause)
+    assert found.cause == cause
+    assert bool(found.wrong) is bool(wrong)
+    assert re.search(wrong, found.wrong)
+    assert found.latency_us in {None, 10.0}
+    own = tried(bench.bench, planted(bench, honest))
+    assert (own.latency_us, own.cause, own.wrong) == (10.0, "", "")
+    assert bench.evaluate(planted(bench, honest)).status is Status.OK

@@ -14,9 +14,7 @@ import pytest
 from tests.unit.compiling_routes import PlantedRoute
 
 from kernelarc.bench import DeviceLock
-from kernelarc.bench.cuda._protocol import ContestReply
-from kernelarc.bench.kernels import KernelSession, _line, _session
-from kernelarc.bench.kernels._session import fastest
+from kernelarc.bench.kernels import KernelSession, _line, _rivals, _session
 from kernelarc.genomes import Candidate, Evaluation, Genome, InputError, Status, builtin_problem
 
 PROBLEM = builtin_problem("gemm")
@@ -282,18 +280,39 @@ def test_the_fastest_baseline_takes_part(tmp_path: Path) -> None:
         assert session.baseline_name(WORKLOAD) == "torch compile"
 
 
-@pytest.mark.parametrize("ordinal", [21, 22])
-def test_baselines_that_fail_cost_no_claim(tmp_path: Path, ordinal: int) -> None:
+@pytest.mark.parametrize(
+    ("ordinal", "cause"),
+    [(21, "RuntimeError: a reference that nobody can run"), (22, "launch refused")],
+)
+def test_baselines_that_fail_cost_no_claim(tmp_path: Path, ordinal: int, cause: str) -> None:
     with _opened(tmp_path, ordinal) as session:
         contest = session.contest(WORKLOAD, [_genome(session, "good")], rounds=3, baseline=True)
         assert contest.names == (_genome(session, "good").fingerprint,)
         assert contest.samples == ((10.0,),) * 3 and not contest.failures
         assert session.baseline_name(WORKLOAD) is None
+        told = session.baselines_tried(WORKLOAD)
+        assert set(told) == {"torch eager", "torch compile"}
+        assert all(cause in one["failed"] for one in told.values())
 
 
-def test_a_baseline_that_fails_loses_to_a_slower_one() -> None:
-    rows = ((25.0, math.nan, 20.0), (25.0, math.nan, 30.0), (25.0, math.nan, 35.0))
-    reply = ContestReply(samples=rows, failures={1: "launch refused"}, launches=1)
-    assert fastest(("eager", "compile", "library"), reply) == "eager"
-    failed = ContestReply(samples=rows, failures=dict.fromkeys(range(3), "died"), launches=1)
-    assert fastest(("eager", "compile", "library"), failed) is None
+@pytest.mark.parametrize(
+    ("ordinal", "cause"),
+    [
+        (23, "no answer within 1 s"),
+        (24, "the device worker died of it"),
+        (25, "wrong: mismatch"),
+    ],
+)
+def test_a_baseline_that_hangs_dies_or_is_wrong_is_named_and_another_stands(
+    tmp_path: Path, ordinal: int, cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_rivals, "COMPILE_S", 1.0)
+    with _opened(tmp_path, ordinal) as session:
+        assert session.baselines_tried(WORKLOAD) == {}
+        contest = session.contest(WORKLOAD, [_genome(session, "good")], rounds=3, baseline=True)
+        assert contest.names[1:] == ("baseline:torch eager",)
+        assert contest.samples == ((10.0, 25.0),) * 3
+        assert session.baselines_tried(WORKLOAD) == {
+            "torch eager": {"us": 25.0},
+            "torch compile": {"failed": cause},
+        }
