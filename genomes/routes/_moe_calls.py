@@ -334,6 +334,8 @@ class _Phases:
         size, tiles = self.size, self._tiles("weight")
         rows, counts = self._lists()
         p, q = (size.hidden, size.inner) if left_by_token else (size.inner, size.hidden)
+        walked = int(self.alleles["weight_columns"])
+        walks = _cdiv(_cdiv(q, tiles["BLOCK_N"]), walked)
         return TritonCall(
             function=self.kernels("weight_gradients"),
             arguments={
@@ -355,7 +357,9 @@ class _Phases:
                 "EVEN_N": q % tiles["BLOCK_N"] == 0,
                 "LEFT_BY_TOKEN": left_by_token,
                 "DUAL": left_2 is not None,
+                "COLUMNS": walked,
+                "STREAM": bool(self.alleles["weight_stream"]),
             },
-            grid=(_cdiv(p, tiles["BLOCK_M"]) * _cdiv(q, tiles["BLOCK_N"]), size.experts, 1),
+            grid=(_cdiv(p, tiles["BLOCK_M"]) * walks, size.experts, 1),
             options=self._options("weight"),
         )

@@ -56,8 +56,9 @@ _MOST_EXPERTS, _MOST_ELEMENTS = 1024, 2**31 - 1
 
 
 _SOME_ROWS, _MANY_ROWS = 64, 1024  # to an expert
+_MANY_EXPERTS = 16
 
-# By phase: rows, columns, depth, warps, stages, raster.
+# By phase: rows, columns, depth, warps, stages, raster; of weights: tiles of columns walked.
 _MANY = (
     ((128, 64, 64, 8, 3, 8), (128, 128, 64, 8, 4, 8), (128, 64, 64, 8, 4, 8)),
     ((128, 64, 64, 8, 3, 8), (128, 128, 64, 8, 3, 8), (128, 128, 64, 8, 3, 8)),
@@ -72,12 +73,22 @@ _FEW = (
     ((16, 16, 128, 2, 5, 0), (16, 16, 128, 2, 5, 0), (64, 128, 16, 4, 2, 4)),
     ((16, 64, 128, 4, 4, 0), (16, 64, 128, 4, 4, 0), (64, 64, 16, 4, 3, 4)),
 )
+# Where many experts have few rows there are programs enough. On an H200 with 12 rows to an expert,
+# rows of less than 128 bytes cost a tenth of the layer, and so did programs that wrote 64 rows
+# and not 128.
+_FEW_EACH = (
+    ((16, 64, 128, 4, 4, 0), (16, 128, 128, 4, 3, 0), (128, 64, 16, 4, 3, 4, 4)),
+    ((16, 64, 128, 4, 4, 0), (16, 64, 128, 4, 4, 0), (128, 64, 16, 4, 3, 4)),
+    ((16, 128, 64, 4, 4, 0), (16, 128, 64, 4, 4, 0), (64, 128, 16, 4, 3, 4, 4)),
+    ((16, 64, 128, 8, 4, 0), (16, 256, 64, 4, 4, 0), (128, 128, 16, 8, 3, 4, 2)),
+    ((32, 64, 128, 4, 3, 0), (16, 64, 128, 4, 4, 0), (64, 256, 16, 8, 3, 4, 2)),
+)
 
 
-def _starts(rows: int) -> Iterator[tuple[tuple[int, ...], ...]]:
+def _starts(rows: int, experts: int) -> Iterator[tuple[tuple[int, ...], ...]]:
     """Yield what to try first for so many rows to an expert: what is made for them leads."""
     if rows < _SOME_ROWS:
-        yield from (*_FEW, _SOME[0])
+        yield from (*(_FEW if experts < _MANY_EXPERTS else _FEW_EACH), _SOME[0])
     elif rows < _MANY_ROWS:
         yield from (*_SOME, _MANY[0], _FEW[-1])
     else:
@@ -85,11 +96,11 @@ def _starts(rows: int) -> Iterator[tuple[tuple[int, ...], ...]]:
 
 
 def _start(*tiles: tuple[int, ...]) -> dict[str, Any]:
-    genes = ("m", "n", "k", "warps", "stages", "group")
-    start: dict[str, Any] = {"weight_dual": True, "scan": 1024}
+    genes = ("m", "n", "k", "warps", "stages", "group", "columns")
+    start: dict[str, Any] = {"weight_dual": True, "weight_columns": 1, "scan": 1024}
     for phase, alleles in zip(("hidden", "token", "weight"), tiles, strict=True):
-        start |= {f"{phase}_{gene}": value for gene, value in zip(genes, alleles, strict=True)}
-    return start
+        start |= {f"{phase}_{gene}": value for gene, value in zip(genes, alleles, strict=False)}
+    return start | {"weight_stream": start["weight_columns"] > 1}
 
 
 def triton_moe_route(operator: Operator) -> KernelRoute | None:
@@ -151,6 +162,17 @@ class TritonMoe(PackagedTritonRoute):
         genes += [
             Boolean(name="token_paired", strategy=_FUSION, description="Both products in a loop."),
             Boolean(name="weight_dual", strategy=_FUSION, description="Gate and up together."),
+            Choice(
+                name="weight_columns",
+                options=(1, 2, 4, 8),
+                strategy=_SCHEDULING,
+                description="Tiles side by side that one program writes.",
+            ),
+            Boolean(
+                name="weight_stream",
+                strategy=_MEMORY,
+                description="What is written need not stay in the L2 cache.",
+            ),
         ]
         if self.routed:
             genes += [
@@ -168,7 +190,7 @@ class TritonMoe(PackagedTritonRoute):
     def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
         """Return tiles for as many rows as an expert has, then for others."""
         sizes = self._sizes(workload)
-        starts = _starts(max(1, sizes.rows // sizes.experts))
+        starts = _starts(max(1, sizes.rows // sizes.experts), sizes.experts)
         return started(self.space(workload, device), [_start(*tiles) for tiles in starts])
 
     def calls(self, workload: Workload, genome: Genome, arch: str) -> list[TritonCall]:

@@ -261,18 +261,58 @@ def token_gradients(
 
 
 @triton.jit
+def _added_rows(
+    total, total_2, left, left_2, right, rows, at, end, p, q, P, Q,
+    GROUPED: tl.constexpr, TOP_K: tl.constexpr, BLOCK_K: tl.constexpr,
+    EVEN_M: tl.constexpr, EVEN_N: tl.constexpr, LEFT_BY_TOKEN: tl.constexpr, DUAL: tl.constexpr,
+):  # fmt: skip
+    """Add left' . right of BLOCK_K rows of one tile, and left_2' . right where DUAL."""
+    r = at + tl.arange(0, BLOCK_K)
+    inside = r < end
+    if GROUPED:
+        token = tl.load(rows + r, mask=inside, other=0) // TOP_K
+    else:
+        token = r
+    by_left, by_right = (token, r) if LEFT_BY_TOKEN else (r, token)
+    left_at = by_left[None, :] * P + _within(p, P, EVEN_M)[:, None]
+    right_at = by_right[:, None] * Q + _within(q, Q, EVEN_N)[None, :]
+    b = tl.load(right + right_at, mask=inside[:, None], other=0.0)
+    total = tl.dot(tl.load(left + left_at, mask=inside[None, :], other=0.0), b, total)
+    if DUAL:
+        a = tl.load(left_2 + left_at, mask=inside[None, :], other=0.0)
+        total_2 = tl.dot(a, b, total_2)
+    return total, total_2
+
+
+@triton.jit
+def _leave(
+    out, out_2, base, total, total_2, p, q, P, Q, DUAL: tl.constexpr, STREAM: tl.constexpr
+):  # fmt: skip
+    """Write one tile of both weights' gradients; STREAM: they need not stay in the L2 cache."""
+    into = (p < P)[:, None] & (q < Q)[None, :]
+    at = base + p[:, None] * Q + q[None, :]
+    how: tl.constexpr = ".cs" if STREAM else ""
+    tl.store(out + at, total.to(out.dtype.element_ty), mask=into, cache_modifier=how)
+    if DUAL:
+        tl.store(out_2 + at, total_2.to(out_2.dtype.element_ty), mask=into, cache_modifier=how)
+
+
+@triton.jit
 def weight_gradients(
     left, left_2, right, out, out_2, rows, counts, N, P, Q,
     GROUPED: tl.constexpr, TOP_K: tl.constexpr, EXPERTS: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
     EVEN_M: tl.constexpr, EVEN_N: tl.constexpr,
-    LEFT_BY_TOKEN: tl.constexpr, DUAL: tl.constexpr,
+    LEFT_BY_TOKEN: tl.constexpr, DUAL: tl.constexpr, COLUMNS: tl.constexpr, STREAM: tl.constexpr,
 ):  # fmt: skip
-    """One tile of left' (P, rows) . right (rows, Q), of left_2 as well where DUAL.
+    """COLUMNS neighbouring tiles of left' (P, rows) . right (rows, Q), of left_2 too where DUAL.
 
-    One of the factors stands by rows, the other by tokens.
+    One of the factors stands by rows, the other by tokens. Several tiles are one loop, so that what
+    the next one reads is on its way while one is written: few rows are one step a tile.
     """
-    row, column = _place(tl.program_id(0), tl.cdiv(P, BLOCK_M), tl.cdiv(Q, BLOCK_N), GROUP)
+    tiles_n = tl.cdiv(Q, BLOCK_N)
+    walks = tl.cdiv(tiles_n, COLUMNS)
+    row, walk = _place(tl.program_id(0), tl.cdiv(P, BLOCK_M), walks, GROUP)
     expert = tl.program_id(1)
     if GROUPED:
         each = tl.arange(0, WIDTH)
@@ -282,33 +322,31 @@ def weight_gradients(
     else:
         begin, end = 0, N
     p = row * BLOCK_M + tl.arange(0, BLOCK_M)
-    q = column * BLOCK_N + tl.arange(0, BLOCK_N)
-    p_held, q_held = _within(p, P, EVEN_M), _within(q, Q, EVEN_N)
-    k = tl.arange(0, BLOCK_K)
+    base = expert.to(tl.int64) * P * Q
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     total_2 = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for at in range(begin, end, BLOCK_K):
-        r = at + k
-        inside = r < end
-        if GROUPED:
-            token = tl.load(rows + r, mask=inside, other=0) // TOP_K
-        else:
-            token = r
-        by_left, by_right = (token, r) if LEFT_BY_TOKEN else (r, token)
-        left_at = by_left[None, :] * P + p_held[:, None]
-        right_at = by_right[:, None] * Q + q_held[None, :]
-        b = tl.load(right + right_at, mask=inside[:, None], other=0.0)
-        a = tl.load(left + left_at, mask=inside[None, :], other=0.0)
-        total = tl.dot(a, b, total)
-        if DUAL:
-            a = tl.load(left_2 + left_at, mask=inside[None, :], other=0.0)
-            total_2 = tl.dot(a, b, total_2)
-    into = (p < P)[:, None] & (q < Q)[None, :]
-    base = expert.to(tl.int64) * P * Q
-    at = p[:, None] * Q + q[None, :]
-    tl.store(out + base + at, total.to(out.dtype.element_ty), mask=into)
-    if DUAL:
-        tl.store(out_2 + base + at, total_2.to(out_2.dtype.element_ty), mask=into)
+    if COLUMNS == 1:
+        q = walk * BLOCK_N + tl.arange(0, BLOCK_N)
+        for at in range(begin, end, BLOCK_K):
+            total, total_2 = _added_rows(
+                total, total_2, left, left_2, right, rows, at, end, p, q, P, Q,
+                GROUPED, TOP_K, BLOCK_K, EVEN_M, EVEN_N, LEFT_BY_TOKEN, DUAL,
+            )  # fmt: skip
+        _leave(out, out_2, base, total, total_2, p, q, P, Q, DUAL, STREAM)
+    else:
+        first = walk * COLUMNS
+        steps = tl.maximum(tl.cdiv(end - begin, BLOCK_K), 1)
+        for i in range(0, steps * tl.minimum(COLUMNS, tiles_n - first)):
+            step = i % steps
+            q = (first + i // steps) * BLOCK_N + tl.arange(0, BLOCK_N)
+            total, total_2 = _added_rows(
+                total, total_2, left, left_2, right, rows, begin + step * BLOCK_K, end, p, q, P, Q,
+                GROUPED, TOP_K, BLOCK_K, EVEN_M, EVEN_N, LEFT_BY_TOKEN, DUAL,
+            )  # fmt: skip
+            if step == steps - 1:
+                _leave(out, out_2, base, total, total_2, p, q, P, Q, DUAL, STREAM)
+                total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+                total_2 = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
 
 
 @triton.jit

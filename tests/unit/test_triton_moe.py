@@ -38,7 +38,7 @@ TILES: Mapping[str, Any] = {
     "hidden_group": 1, "token_m": 16, "token_n": 64, "token_k": 32, "token_warps": 4,
     "token_stages": 2, "token_group": 0, "weight_m": 64, "weight_n": 32, "weight_k": 16,
     "weight_warps": 4, "weight_stages": 2, "weight_group": 4, "token_paired": False,
-    "weight_dual": True,
+    "weight_dual": True, "weight_columns": 1, "weight_stream": False,
 }  # fmt: skip
 
 
@@ -139,8 +139,17 @@ def test_an_exported_solution_computes_what_the_reference_does(
             "token_paired": True,
             "weight_dual": False,
             "weight_m": 32,
+            "weight_columns": 2,
         },
-        {"hidden_k": 64, "hidden_group": 0, "token_m": 64, "token_n": 32, "weight_k": 32},
+        {
+            "weight_columns": 4,
+            "weight_stream": True,
+            "hidden_k": 64,
+            "hidden_group": 0,
+            "token_m": 64,
+            "token_n": 32,
+            "weight_k": 32,
+        },
     ][variant]
     alleles: dict[str, Any] = {**TILES, **changed}
     if route.routed:
@@ -170,3 +179,18 @@ def test_the_first_genome_is_made_for_as_many_rows_as_there_are(
     assert inner is not None
     columns = inner // int(seeds[0]["hidden_n"])  # type: ignore[arg-type]
     assert -(-tokens // rows) * columns == programs
+
+
+def test_many_experts_of_few_rows_have_wide_rows_and_walk_columns() -> None:
+    problem = packaged_problem("moe_layer_backward", [{"tokens": 192}])
+    route, (workload,) = route_of(problem.operator), problem.workloads
+    seeds = [seed.genome for seed in route.seeds(workload, HOPPER)]
+    assert len(seeds) >= 5
+    for seed in seeds[:5]:
+        assert seed["hidden_n"] >= 64 and seed["token_n"] >= 64  # type: ignore[operator]
+    assert {seed["weight_columns"] for seed in seeds} >= {1, 2, 4}
+    assert all(seed["weight_stream"] == (seed["weight_columns"] != 1) for seed in seeds)
+    gradients = route.calls(workload, seeds[0], "sm_90a")[-4:]
+    assert [call.constants["COLUMNS"] for call in gradients] == [4] * 4
+    # 1408 rows by 4096 columns in tiles of 128 by 64, four side by side; 4096 by 1408: 22 tiles.
+    assert [call.grid[0] for call in gradients[:2]] == [11 * 16, 32 * 6]
