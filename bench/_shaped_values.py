@@ -1,8 +1,7 @@
 """Values that a tensor's name calls for, where plain random ones would mean something else.
 
-The harness shapes random inputs by name. Followed here are the rules that change what is computed:
-masks, angles, spreads, decays, weights that sum to one. Norm weights stay random on purpose (ones
-hide a kernel that leaves them out); matrices are scaled where they are drawn.
+The harness shapes random inputs by name. Made here are masks, angles, spreads, decays, weights that
+sum to one; norm weights and scaled matrices are drawn on the device.
 """
 
 from __future__ import annotations
@@ -28,20 +27,23 @@ _SHARES = frozenset({"attn_weights", "attention_weights", "routing_weights"})
 _LOWEST = {"float16": -65504.0, "bfloat16": -3.3895313892515355e38}
 
 
-def shaped_values(spec: TensorSpec, shape: _Shape, rng: np.random.Generator) -> Values | None:
+def shaped_values(
+    spec: TensorSpec, shape: _Shape, rng: np.random.Generator, *, sampling: bool = False
+) -> Values | None:
     """Return what a tensor's name and description call for, or None where nothing does.
 
     Args:
         spec: A floating-point tensor of 16 bits or more; others are never shaped.
         shape: With its axes bound.
         rng: Where the values come from.
+        sampling: Whether the operator samples: its ``probs`` sum to one.
 
     Returns:
         float32 values of the shape, which every such type holds to its own precision.
     """
     if spec.dtype not in {"float64", "float32", "float16", "bfloat16"}:
         return None
-    maker = _maker_of(spec, shape)
+    maker = _shares if sampling and spec.name == "probs" else _maker_of(spec, shape)
     return None if maker is None else maker(shape, rng).astype(np.float32)
 
 
@@ -54,9 +56,9 @@ def _maker_of(spec: TensorSpec, shape: _Shape) -> _Maker | None:
         return _zero_or_one
     if _SPREADS.search(name):
         return _spread
-    if name in _SHARES or ("softmax" in told and "output" in told):
-        return _shares
-    return _BY_NAME.get(name)
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    return _shares if name in _SHARES or ("softmax" in told and "output" in told) else None
 
 
 def _zero_or_one(shape: _Shape, rng: np.random.Generator) -> Values:

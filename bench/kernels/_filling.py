@@ -1,8 +1,10 @@
 """Drawing a set's inputs on the device: by the workload's rules, and shaped by tensors' names.
 
-What a tensor is called says how its values are spread, as the harness has it: weights of a
-matrix are scaled by their fan-in, variances are positive. Weights of a norm are random too, never
-ones: a kernel that leaves them out must be caught.
+Of an operator whose reference is torch's, names and types say how values are spread exactly as in
+the harness, whose tolerances are meant for them: weights of a matrix are scaled by their fan-in,
+variances are positive, weights of a norm are ones. Ones hide a kernel that leaves them out, so
+exact inputs and every variant draw them. Of other operators the second factor of a product is
+scaled whatever it is called.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ from kernelarc.bench.cuda._kernels import (
 )
 from kernelarc.bench.kernels._job import BoundJob, BoundTensor
 from kernelarc.bench.kernels._memory import TensorSet
+from kernelarc.bench.kernels._named_draws import Draw, named_draw, random_scalar, whole_values
+from kernelarc.bench.kernels._oracle import needs_torch
 from kernelarc.genomes import InputError, TensorSpec, axis_values, matmul_roles, stand_in
 
 __all__ = ["FILLINGS", "PLAIN", "Filler", "Filling"]
@@ -63,12 +67,14 @@ class Filler:
             self.kernels.fill(place, seed=seed, how=CONSTANT, scale=value)
         elif kind == "safetensors" and (values := self._from_file(tensor, seed)) is not None:
             self.kernels.upload(place, values)
+        elif (whole := self._whole(tensor, seed)) is not None:
+            self.kernels.upload(place, whole)
         elif not tensor.floating:
             below = _WHOLE_BELOW.get(tensor.dtype, _WHOLE_USUAL)
             self.kernels.fill(place, seed=seed, how=WHOLE, scale=below)
         elif (shaped := self._shaped(tensor, seed)) is not None:
             self.kernels.upload(place, shaped)
-        elif _POSITIVE.search(tensor.name):
+        elif not self._by_name and _POSITIVE.search(tensor.name):
             self.kernels.fill(place, seed=seed, how=POSITIVE, scale=1.0)
         else:
             self._floats(place, tensor, seed, filling)
@@ -86,22 +92,39 @@ class Filler:
 
     def _shaped(self, tensor: BoundTensor, seed: int) -> NDArray[Any] | None:
         """Return what the tensor's name calls for: angles, masks, shares; None where nothing."""
-        spec = self._spec(tensor)
-        if _POSITIVE.search(tensor.name):  # drawn on the device
+        if not self._by_name and _POSITIVE.search(tensor.name):  # drawn on the device
             return None
-        values = shaped_values(spec, tensor.shape, np.random.default_rng(seed))
+        rng, sampling = np.random.default_rng(seed), self.job.task.operator.op_type == "sampling"
+        values = shaped_values(self._spec(tensor), tensor.shape, rng, sampling=sampling)
         return None if values is None else narrowed(values, tensor.dtype)
+
+    @property
+    def _by_name(self) -> bool:
+        """Whether names and types say all, as the harness has it."""
+        return needs_torch(self.job.task.operator.reference)
+
+    def _whole(self, tensor: BoundTensor, seed: int) -> NDArray[Any] | None:
+        if not self._by_name or tensor.floating:
+            return None
+        return whole_values(tensor.dtype, tensor.shape, np.random.default_rng(seed))
 
     def _spec(self, tensor: BoundTensor) -> TensorSpec:
         inputs = self.job.task.operator.inputs
         return next(spec for spec in inputs if spec.name == tensor.name)
 
     def _floats(self, place: Tensor, tensor: BoundTensor, seed: int, filling: Filling) -> None:
-        factor = self._scale(tensor)
-        first = tensor.name == self.job.inputs[0].name
+        drawn = self._drawn(tensor)
+        if drawn.fixed and filling is not PLAIN:
+            drawn = Draw(NORMAL)
+        first = tensor.name == self.job.inputs[0].name and not drawn.fixed
         # Variants change the first tensor; the others keep the spread that fits their role.
-        how, factor = (filling.how, factor * filling.factor) if first else (NORMAL, factor)
-        self.kernels.fill(place, seed=seed, how=how, scale=factor)
+        how, factor = (filling.how, filling.factor) if first else (drawn.how, 1.0)
+        self.kernels.fill(place, seed=seed, how=how, scale=drawn.scale * factor)
+
+    def _drawn(self, tensor: BoundTensor) -> Draw:
+        if self._by_name:
+            return named_draw(self._spec(tensor), tensor.shape)
+        return Draw(NORMAL, self._scale(tensor))
 
     def _scale(self, tensor: BoundTensor) -> float:
         if len(tensor.shape) < 2:
@@ -118,7 +141,9 @@ class Filler:
     def _scalars(self, buffers: TensorSet, seed: int) -> None:
         rng = np.random.default_rng(seed)
         for name, (dtype, rule) in self.job.scalars.items():
-            buffers.scalars[name] = _scalar(dtype, rule, rng)
+            drawn = rule.get("type") != "scalar" and self._by_name
+            value = random_scalar(dtype, rng) if drawn else _scalar(dtype, rule, rng)
+            buffers.scalars[name] = value
 
     def fill_exact(self, buffers: TensorSet, seed: int, *, ones: bool = False) -> None:
         """Fill with zeros and ones, dense along the last places of what is summed over."""
@@ -157,6 +182,6 @@ def _scalar(dtype: str, rule: Mapping[str, Any], rng: np.random.Generator) -> fl
     if rule.get("type") == "scalar":
         value: float | int | bool = rule["value"]
         return value
-    if dtype.startswith("float"):
+    if "float" in dtype:
         return float(rng.uniform(0.5, 1.5))
     return int(rng.integers(0, 2 if dtype == "bool" else int(_WHOLE_USUAL)))

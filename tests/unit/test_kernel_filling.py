@@ -121,6 +121,98 @@ def test_names_and_types_say_how_values_are_spread() -> None:
     assert 0.5 <= drawn["eps"] <= 1.5
 
 
+NAMED: dict[str, tuple[str, tuple[int, ...], tuple[int, float] | None]] = {
+    # name: its type, its shape, how it is drawn; None: made on the host
+    "A": ("float16", (8, 64), None),
+    "B": ("float16", (16, 64), (NORMAL, 1.0)),
+    "o_proj": ("bfloat16", (16, 64), (NORMAL, 1 / 8)),
+    "weight2": ("float32", (16, 16), (NORMAL, 1 / 4)),
+    "conv_weight": ("float32", (8, 4, 1), (NORMAL, 1.0)),
+    "weight": ("bfloat16", (64,), (NORMAL, 1.0)),
+    "q_norm_weight": ("bfloat16", (64,), (CONSTANT, 1.0)),
+    "input_layernorm_weight": ("float32", (64,), (CONSTANT, 1.0)),
+    "norm1_weight": ("float32", (8, 64), (CONSTANT, 1.0)),
+    "final_norm_bias": ("float16", (64,), (CONSTANT, 0.0)),
+    "down_proj_bias": ("float32", (8, 64), (NORMAL, 1.0)),
+    "rope_weights": ("float8_e4m3fn", (8, 64), (NORMAL, 1.0)),
+    "w1": ("bfloat16", (64, 64), (NORMAL, 1.0)),
+    "x_var": ("float32", (8, 1), None),
+    "cos": ("bfloat16", (8, 64), None),
+    "position_ids": ("int64", (8, 64), None),
+    "bytes": ("int8", (8, 64), None),
+    "kept": ("bool", (8, 64), (WHOLE, 2.0)),
+}
+
+
+def _named(**changes: object) -> BoundJob:
+    sizes = sorted({str(n) for _, shape, _ in NAMED.values() for n in shape})
+    operator = Operator(
+        name="named",
+        axes={f"n{size}": Axis(name=f"n{size}", kind="const", value=int(size)) for size in sizes},
+        inputs=(
+            *(
+                TensorSpec(name=name, shape=tuple(f"n{n}" for n in shape), dtype=dtype)
+                for name, (dtype, shape, _) in NAMED.items()
+            ),
+            TensorSpec(name="scale", shape=None, dtype="bfloat16"),
+            TensorSpec(name="shift", shape=None, dtype="int32"),
+            TensorSpec(name="causal", shape=None, dtype="bool"),
+        ),
+        outputs=(TensorSpec(name="y", shape=("n64",), dtype="float32"),),
+        reference="import torch\n\ndef run(*a):\n    return a[0]\n",
+    )
+    operator = replace(operator, **changes)  # type: ignore[arg-type]
+    return BoundJob.of(
+        KernelTask(operator=operator, workload=Workload(operator=operator.fingerprint))
+    )
+
+
+def test_a_harness_s_definition_is_drawn_as_the_harness_draws_it() -> None:
+    recorder, drawn = _drawn(_named())
+    made = {n: drawn[n] and (drawn[n]["how"], drawn[n]["scale"]) for n in NAMED}
+    assert made == {name: how for name, (_, _, how) in NAMED.items()}
+    places = {name: place for place, name in enumerate(NAMED)}
+    ids, small = (recorder.uploads[places[name]] for name in ("position_ids", "bytes"))
+    assert ids.dtype == np.int64 and -1024 <= ids.min() < -600 and 600 < ids.max() < 1024
+    assert small.dtype == np.int8 and small.min() < -64 and small.max() > 64
+    decays = recorder.uploads[places["A"]].astype(np.float64)
+    assert -1.0 <= decays.min() < -0.9 and -0.1 < decays.max() < 0
+    assert recorder.uploads[places["x_var"]].min() >= 0.1
+    scalars = [_scalars(seed) for seed in range(300)]
+    scales = np.array([each["scale"] for each in scalars])
+    assert abs(scales.mean()) < 0.25 and 0.8 < scales.std() < 1.2
+    shifts = np.array([each["shift"] for each in scalars])
+    assert shifts.min() < -512 and shifts.max() > 512 and shifts.dtype.kind == "i"
+    assert {each["causal"] for each in scalars} == {True, False}
+
+
+def _scalars(seed: int) -> dict[str, Any]:
+    buffers = TensorSet(block=None, tensors={}, scalars={})
+    Filler(Recorder(), _named(inputs=_named().task.operator.inputs[-3:])).fill(  # type: ignore[arg-type]
+        buffers, seed
+    )
+    return dict(buffers.scalars)
+
+
+@pytest.mark.parametrize("how", ["tripled", "negated"])
+def test_variants_draw_what_is_ones_and_zeros_otherwise(how: str) -> None:
+    """Else a kernel that leaves a norm's weight out would be right everywhere."""
+    _, drawn = _drawn(_named(), filling=FILLINGS[how])
+    for name in ("q_norm_weight", "norm1_weight", "final_norm_bias"):
+        assert (drawn[name]["how"], drawn[name]["scale"]) == (NORMAL, 1.0)
+    _, exact = _drawn(_named(), "fill_exact")
+    assert exact["q_norm_weight"]["how"] == ZERO_ONE
+
+
+def test_what_samples_is_given_probabilities() -> None:
+    probs = (TensorSpec(name="probs", shape=("n8", "n64"), dtype="float32"),)
+    recorder, _ = _drawn(_named(inputs=probs, op_type="sampling"))
+    np.testing.assert_allclose(recorder.uploads[0].sum(axis=-1), 1.0, rtol=1e-5)
+    assert recorder.uploads[0].min() > 0
+    _, drawn = _drawn(_named(inputs=probs))
+    assert drawn["probs"]["how"] == NORMAL
+
+
 def test_workloads_set_values() -> None:
     rules = {"eps": {"type": "scalar", "value": 1e-5}, "x": {"type": "scalar", "value": 3}}
     _, drawn = _drawn(_mixed(**rules))
