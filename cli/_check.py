@@ -50,6 +50,11 @@ def _report(result: engine.CheckResult) -> str:
         for failure, count in one.failures.items():
             lines.append(f"{one.route}, {one.workload}: {count} x {failure}")
             lines.append(f"  {one.examples[failure]}")
+        if one.distinct == 1 < one.built:
+            lines.append(
+                f"{one.route}, {one.workload}: all {one.built} builds are one and the same: the "
+                "genes change nothing"
+            )
     lines += [f"{name}: left out: {why}" for name, why in result.missing.items()]
     lines += ["", f"{result.arch}: {result.seconds:.1f} s; registers and shared memory: least, "]
     lines[-1] += "median, most of the hungriest kernel of each build."

@@ -19,7 +19,7 @@ from kernelarc.bench.kernels import BuildReply, BuildShelf, CompilePool, KernelD
 from kernelarc.engine._sampling import SAMPLES
 from kernelarc.engine._serving import serving, serving_text
 from kernelarc.engine._settings import CampaignSettings
-from kernelarc.engine._spaces import legal_space
+from kernelarc.engine._spaces import demand_genes, legal_space
 from kernelarc.engine._targets import FIRST_GPU, Target, resolve_target
 from kernelarc.genomes import Genome, InputError, MissingPartError, Space, Workload
 from kernelarc.genomes.kernels import DeviceLimits, KernelReport, KernelRoute
@@ -117,8 +117,16 @@ def check(settings: CampaignSettings, *, arch: str, samples: int = SAMPLES) -> C
     if not routes:
         raise MissingPartError("; ".join(f"{name}: {why}" for name, why in missing.items()))
 
-    def sample(route: KernelRoute, workload: Workload) -> _Sample:
-        space = legal_space(route.space(workload, limits), settings)
+    served = [
+        (route, workload, route.space(workload, limits))
+        for route in routes
+        for workload in target.problem.workloads
+        if route.unsuited(workload) is None
+    ]
+    demand_genes([space for *_, space in served], settings)
+
+    def sample(space: Space) -> _Sample:
+        space = legal_space(space, settings)
         return _Sample(space, _drawn(space, samples, settings.seed))
 
     with tempfile.TemporaryDirectory(prefix="kernelarc-check-") as folder:
@@ -126,10 +134,8 @@ def check(settings: CampaignSettings, *, arch: str, samples: int = SAMPLES) -> C
         pool = CompilePool(routes, arch, BuildShelf(Path(folder)), processes=cores)
         try:
             checked = [
-                _checked(pool, route, workload, limits, sample(route, workload))
-                for route in routes
-                for workload in target.problem.workloads
-                if route.unsuited(workload) is None
+                _checked(pool, route, workload, limits, sample(space))
+                for route, workload, space in served
             ]
         finally:
             pool.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -29,12 +29,21 @@ def workload_spaces(
 ) -> dict[str, Space]:
     """Return one workload's spaces by route. Errors as in ``campaign_spaces``."""
     spaces = _chosen(session.spaces(workload), settings.routes)
-    genes = sorted({name for space in spaces.values() for name in space.names})
+    demand_genes(spaces.values(), settings)
+    return {route: legal_space(space, settings) for route, space in spaces.items()}
+
+
+def demand_genes(spaces: Iterable[Space], settings: CampaignSettings) -> None:
+    """Refuse pins and strategies of genes that none of the spaces has.
+
+    Raises:
+        InputError: There is one.
+    """
+    genes = sorted({name for space in spaces for name in space.names})
     for what, named in (("pin", settings.pins), ("strategy", settings.strategies)):
         for gene in named:
             if gene not in genes:
                 raise InputError(f"{what}: no gene {gene!r} here{nearest(gene, genes)}")
-    return {route: legal_space(space, settings) for route, space in spaces.items()}
 
 
 def legal_space(space: Space, settings: CampaignSettings) -> Space:

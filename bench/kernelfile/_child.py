@@ -31,12 +31,17 @@ def main(file: str, descriptor: int, workloads: list[dict[str, int]]) -> int:
     path = Path(file).resolve()
     try:
         module = imported(path)
+    except KernelarcError as error:
+        return _answer(descriptor, {**_place(error, path), "fault": "said", "message": str(error)})
     except BaseException as error:
         return _answer(descriptor, {"fault": "raises", **_place(error, path)})
     try:
         return _answer(descriptor, _found(module, workloads))
     except (UnfitSeedError, KernelarcError) as error:
         return _answer(descriptor, {"fault": "said", "message": str(error)})
+    except Exception as error:
+        said = _place(error, path)["message"]
+        return _answer(descriptor, {"fault": "said", "message": f"cannot be understood: {said}"})
 
 
 def _found(module: ModuleType, workloads: list[dict[str, int]]) -> dict[str, Any]:

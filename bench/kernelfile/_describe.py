@@ -30,6 +30,7 @@ from kernelarc.genomes import (
 )
 from kernelarc.genomes.kernels import BuildError, Clear
 from kernelarc.genomes.triton import (
+    OPTIONS,
     TritonCall,
     TritonKernel,
     jitted,
@@ -43,6 +44,7 @@ _MOST_TABLED = 1 << 18
 _MOST_PRUNED = 20_000
 _TRIED_AXIS, _TRIED_GENOMES = 128, 16
 _PLAIN_SEED: Mapping[str, Allele] = {"num_warps": 4, "num_stages": 3, "maxnreg": 0}
+_USUAL_OPTIONS: Mapping[str, Allele] = {**_PLAIN_SEED, "num_ctas": 1}
 
 
 class Declared:
@@ -88,6 +90,11 @@ class Declared:
         return InputError(f"{self.name}: {text}")
 
     def _genes(self) -> tuple[Gene, ...]:
+        if self.said.genes and self.said.domains:
+            raise self._fault(
+                "domains change genes that are made of an autotuner's configurations, and genes "
+                "says them all; give one of the two"
+            )
         if self.said.genes:
             return tuple(self.said.genes)
         seeds = self.seeds or ((_PLAIN_SEED,) if not self._open_constants() else ())
@@ -127,7 +134,9 @@ class Declared:
             workloads: Axes that the user sets, one table for each workload.
         """
         tables = [self._bound(axes) for axes in workloads]
+        self._check_seeds()
         named = [self.check_launch(axes) for axes in tables]
+        self._check_genes()
         said = self.said
         return {
             "name": self.name,
@@ -186,9 +195,39 @@ class Declared:
         ]
 
     def _own(self, seed: Mapping[str, Allele]) -> dict[str, Allele]:
-        """Return a seed's alleles of the genes there are."""
-        names = {gene.name for gene in self.genes}
-        return {name: value for name, value in seed.items() if name in names}
+        """Return a seed's alleles of the genes there are; what it leaves out has its default."""
+        constants = {p.name: p.default for p in self.kernel.parameters if p.default is not None}
+        usual = {**constants, **_USUAL_OPTIONS}
+        given = {gene.name: seed.get(gene.name, usual.get(gene.name)) for gene in self.genes}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def _check_genes(self) -> None:
+        """Refuse a gene that nobody takes: it would be searched, and change nothing."""
+        taken = inspect.signature(self.said.launch).parameters.values()
+        if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken):
+            return
+        constants = [parameter.name for parameter in self.kernel.parameters]
+        known = {*(each.name for each in taken), *constants, *OPTIONS}
+        for gene in self.genes:
+            if gene.name not in known:
+                raise self._fault(
+                    f"gene {gene.name!r} changes nothing: it is no parameter of launch function "
+                    f"{self.said.launch.__name__!r} or of kernel {self.kernel.function!r}, and no "
+                    f"option of the compiler{nearest(gene.name, known)}"
+                )
+
+    def _check_seeds(self) -> None:
+        """Refuse a seed of the user's that is no genome: what is run today must not get lost."""
+        space, names = self._space(), [gene.name for gene in self.genes]
+        if not self.said.seeds or space.size().legal == 0:  # the campaign says that there is none
+            return
+        for place, seed in enumerate(self.said.seeds, start=1):
+            for name in seed:
+                if name not in names:
+                    raise self._fault(f"seed {place}: {name!r} is no gene{nearest(name, names)}")
+            why = space.violation(self._own(seed))
+            if why is not None:
+                raise self._fault(f"seed {place}: {why}")
 
     def _reference(self) -> str | None:
         function = self.said.reference

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import tokenize
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,13 +112,20 @@ def parsed(path: Path) -> ast.Module:
         InputError: It cannot be read or is no Python.
     """
     try:
-        return ast.parse(path.read_bytes(), filename=str(path))
+        tree = ast.parse(path.read_bytes(), filename=str(path))
+        with tokenize.open(path) as text:  # comments, too: kernels are read from the source
+            text.read()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except SyntaxError as error:
+        if error.lineno is None:  # of its first lines' bytes, not of what they say
+            raise InputError(
+                f"{path}: is no Python source: it is not UTF-8 and declares no other encoding"
+            ) from None
         raise InputError(f"{path}, line {error.lineno}: syntax error: {error.msg}") from None
     except (UnicodeDecodeError, ValueError) as error:
         raise InputError(f"{path}: is no Python source: {error}") from None
+    return tree
 
 
 def _asked(
@@ -167,8 +175,8 @@ def _raise_fault(path: Path, answer: Mapping[str, Any]) -> None:
     fault, message = answer.get("fault"), answer.get("message")
     if fault == "triton":
         raise MissingPartError(f"{path}: needs Triton ({message}): install kernelarc[triton]")
+    line = f", line {answer['line']}" if answer.get("line") else ""
     if fault == "raises":
-        line = f", line {answer['line']}" if answer.get("line") else ""
         raise InputError(f"{path}{line}: raises on import: {message}")
     if fault == "said":
-        raise InputError(f"{path}: {message}")
+        raise InputError(f"{path}{line}: {message}")

@@ -74,6 +74,11 @@ class TritonKernel:
     def __post_init__(self) -> None:
         if not callable(self.launch):
             raise InputError("TritonKernel: launch is the function that launches the kernel")
+        for kind in ("reference", "values"):
+            given = getattr(self, kind)
+            if given is not None and not callable(given):
+                raise InputError(f"TritonKernel: {kind} is {given!r}, not a function")
+        self._check_kinds()
         if not self.outputs:
             raise InputError("TritonKernel: a kernel has at least one output")
         for kind in ("inputs", "outputs"):
@@ -88,6 +93,30 @@ class TritonKernel:
         for name, value in self.axes.items():
             if type(value) is not int or value < 1:
                 raise InputError(f"TritonKernel: axis {name!r} is {value!r}, not a whole number")
+        self._check_axes()
+
+    def _check_kinds(self) -> None:
+        for gene in self.genes:
+            if not isinstance(gene, Gene):
+                raise InputError(
+                    f"TritonKernel: genes holds {gene!r}, which is no gene; write for example "
+                    f'kernelarc.PowerOfTwo(name="BLOCK", low=64, high=1024)'
+                )
+        for place, seed in enumerate(self.seeds, start=1):
+            if not isinstance(seed, Mapping):
+                raise InputError(f"TritonKernel: seed {place} is {seed!r}, not alleles by gene")
+        if not isinstance(self.tolerance, Tolerance):
+            raise InputError(f"TritonKernel: tolerance is {self.tolerance!r}, not a Tolerance")
+
+    def _check_axes(self) -> None:
+        """Hold shapes against the axes; without axes, shapes and keys say which there are."""
+        for spec in (*self.specs("inputs"), *self.specs("outputs")) if self.axes else ():
+            for part in spec.shape or ():
+                if not part.isdigit() and part not in self.axes:
+                    raise InputError(
+                        f"TritonKernel: tensor {spec.name!r}: there is no axis {part!r}"
+                        f"{nearest(part, self.axes)}"
+                    )
 
     def specs(self, kind: str) -> tuple[TensorSpec, ...]:
         """Return the ``"inputs"`` or ``"outputs"`` in order."""
@@ -102,7 +131,8 @@ def tensor_spec(name: str, given: Any) -> TensorSpec:
     """
     if isinstance(given, TensorSpec):
         return given
-    if not isinstance(given, tuple) or len(given) != 2 or isinstance(given[1], str):
+    pair = isinstance(given, tuple) and len(given) == 2
+    if not pair or not isinstance(given[1], list | tuple):
         raise InputError(
             f"TritonKernel: tensor {name!r} is {given!r}; it must be (dtype, shape), for example "
             f'("float32", ("M", "N"))'
@@ -113,4 +143,11 @@ def tensor_spec(name: str, given: Any) -> TensorSpec:
             f"TritonKernel: tensor {name!r}: Triton has no dtype {dtype!r}"
             f"{nearest(str(dtype), TRITON_TYPES)}"
         )
+    for extent in shape:
+        text = isinstance(extent, str) and (extent.isidentifier() or extent.isdigit())
+        if not text and (type(extent) is not int or extent < 1):
+            raise InputError(
+                f"TritonKernel: tensor {name!r}: extent {extent!r} is neither an axis's name nor a "
+                "whole number from 1 on"
+            )
     return TensorSpec(name=name, shape=tuple(str(extent) for extent in shape), dtype=dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -69,6 +70,51 @@ def test_add_rmsnorm_compiles_and_json_says_so() -> None:
     assert said["ok"] is True
     assert said["routes"][0]["built"] == 4
     assert said["routes"][0]["failures"] == {}
+
+
+@needs_triton
+def test_a_pin_of_a_gene_that_is_nowhere_is_refused() -> None:
+    settings = CampaignSettings(target="matmul", routes=("triton",), pins={"blok_m": "64"})
+    with pytest.raises(InputError, match=r"no gene 'blok_m' here \(did you mean 'block_m'"):
+        check(settings, arch="sm_90a", samples=1)
+
+
+@needs_triton
+@pytest.mark.parametrize(("passed_on", "said"), [("1024", True), ("BLOCK", False)])
+def test_a_kernel_that_ignores_its_genes_is_told_so(
+    tmp_path: Path, passed_on: str, said: bool
+) -> None:
+    path = tmp_path / "copy.py"
+    path.write_text(COPY.replace("PASSED_ON", passed_on))
+    command = ["check", str(path), "--arch", "sm_90a", "--samples", "4"]
+    answer = CliRunner().invoke(program, command, standalone_mode=False)
+    assert answer.return_value == 0, answer.output
+    line = "triton, n=4096: all 4 builds are one and the same: the genes change nothing"
+    assert (line in answer.stdout.splitlines()) == said
+
+
+COPY = """
+import triton
+import triton.language as tl
+import kernelarc
+
+@triton.jit
+def copy(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+def launch(x, y, n, BLOCK):
+    copy[(triton.cdiv(n, PASSED_ON),)](x, y, n, BLOCK=PASSED_ON)
+
+def reference(x):
+    return x
+
+COPY = kernelarc.TritonKernel(
+    launch=launch, reference=reference, axes={"n": 4096},
+    inputs={"x": ("float32", ("n",))}, outputs={"y": ("float32", ("n",))},
+    genes=[kernelarc.PowerOfTwo(name="BLOCK", low=128, high=1024)],
+)
+"""
 
 
 def _first_shape(name: str) -> dict[str, int]:

@@ -67,7 +67,13 @@ def test_a_syntax_error_is_placed_by_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(None, "cannot be read"), (b"x = '\xff\xfe'\n", "syntax error|Python")]
+    ("content", "message"),
+    [
+        (None, "cannot be read"),
+        (b"x = '\xff\xfe'\n", "syntax error|Python"),
+        (b"# \xe9 in a comment\nx = 1\n", "it is not UTF-8 and declares"),
+        (b"x = 1\n\n\n# \xe9 further down\n", "is no Python source: 'utf-8' codec"),
+    ],
 )
 def test_a_file_that_is_no_python(tmp_path: Path, content: bytes | None, message: str) -> None:
     path = tmp_path / "kernels.py"

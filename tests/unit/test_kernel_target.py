@@ -165,6 +165,20 @@ def test_without_a_reference_the_first_seed_stands_for_it(tmp_path: Path) -> Non
 
 
 @needs_triton
+def test_what_a_seed_leaves_out_has_its_usual_value(tmp_path: Path) -> None:
+    found = target(tmp_path, PLAIN + ", reference=reference, seeds=[{'BLOCK': 128}])")
+    (seed,) = found.route.seeds(found.problem.workloads[0], HOPPER)
+    assert dict(seed.genome.items()) == {"BLOCK": 128, "num_warps": 4}
+    # A domain may name a constant of the kernel that no configuration names.
+    tail = TUNED.replace("BLOCK: tl.constexpr)", "BLOCK: tl.constexpr, SPLIT: tl.constexpr = 2)")
+    tail += "KERNEL = kernelarc.TritonKernel(launch=launch_tuned, axes={'n': 1024}, "
+    tail += "domains={'SPLIT': [1, 2]}, reference=reference, **TENSORS)"
+    found = target(tmp_path, tail)
+    (seed,) = found.route.seeds(found.problem.workloads[0], HOPPER)
+    assert (seed.genome["BLOCK"], seed.genome["SPLIT"]) == (256, 2)
+
+
+@needs_triton
 def test_inputs_that_random_numbers_do_not_fit_are_made_by_the_file(tmp_path: Path) -> None:
     tail = (
         """
@@ -236,6 +250,26 @@ def test_an_axis_without_a_value_is_asked_for(tmp_path: Path) -> None:
         (
             PLAIN + ")\nOTHER = " + PLAIN.partition("= ")[2] + ")",
             "has 2 declarations: KERNEL, OTHER",
+        ),
+        (
+            PLAIN.replace("GENES", "[*GENES, PowerOfTwo(name='BLOKC', low=1, high=2)]") + ")",
+            "gene 'BLOKC' changes nothing: it is no parameter of launch function 'launch' or of "
+            "kernel 'copy', and no option of the compiler (did you mean 'BLOCK'?)",
+        ),
+        (
+            PLAIN + ", seeds=[{'BLOCK': 96, 'num_warps': 4}])",
+            "KERNEL: seed 1: gene 'BLOCK' has no allele 96",
+        ),
+        (
+            PLAIN + ", seeds=[{'BLOCK': 64}, {'BLOKC': 64, 'num_warps': 4}])",
+            "KERNEL: seed 2: 'BLOKC' is no gene (did you mean 'BLOCK'?)",
+        ),
+        (PLAIN + ", seeds=[{'num_warps': 4}])", "KERNEL: seed 1: gene 'BLOCK'"),
+        (PLAIN + ", domains={'BLOCK': [64]})", "KERNEL: domains change genes that are made of"),
+        (PLAIN + ", reference=3)", "FILE, line 27: TritonKernel: reference is 3, not a function"),
+        (
+            PLAIN + ", seeds=[{'BLOCK': 64}], constraints=['BLOCK > 100'])",
+            "KERNEL: seed 1: constraint 'BLOCK > 100'|KERNEL: seed 1: .*BLOCK > 100",
         ),
     ],
 )  # fmt: skip
@@ -376,10 +410,21 @@ def test_a_declaration_checks_what_it_is_given() -> None:
         ({"outputs": {}}, "at least one output"),
         ({"axes": {"n": 0}}, "axis 'n' is 0"),
         ({"in_place": {"y": "z"}}, "an output and an input"),
+        ({"inputs": {"x": ("float32", ("m",))}}, "tensor 'x': there is no axis 'm'"),
+        ({"outputs": {"y": ("float32", ("n", "k"))}}, "tensor 'y': there is no axis 'k'"),
+        ({"inputs": {"x": ("float32", ("n", 3.5))}}, "extent 3.5 is neither an axis"),
+        ({"inputs": {"x": ("float32", ("n", 0))}}, "extent 0 is neither an axis"),
+        ({"inputs": {"x": ("float32", {"n": 1})}}, "must be .dtype, shape."),
+        ({"reference": 3}, "reference is 3, not a function"),
+        ({"values": "random"}, "values is 'random', not a function"),
+        ({"genes": ["BLOCK"]}, "genes holds 'BLOCK', which is no gene"),
+        ({"seeds": [("a", 1)]}, "seed 1 is .'a', 1., not alleles by gene"),
+        ({"tolerance": 0.1}, "tolerance is 0.1, not a Tolerance"),
     ):
-        given: dict[str, object] = {"inputs": tensors, "outputs": tensors, **wrong}
+        genes = [IntegerRange(name="a", low=0, high=1)]
+        given: dict[str, object] = {"inputs": tensors, "outputs": tensors, "genes": genes}
         with pytest.raises(InputError, match=message):
-            TritonKernel(launch=print, genes=[IntegerRange(name="a", low=0, high=1)], **given)  # type: ignore[arg-type]
+            TritonKernel(launch=print, **{**given, "axes": {"n": 8}, **wrong})  # type: ignore[arg-type]
 
 
 def test_a_table_of_alleles_travels_and_knows_types() -> None:
