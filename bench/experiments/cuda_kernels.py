@@ -23,6 +23,7 @@ import numpy as np
 
 from kernelarc.bench.cuda import Matmul, Side, load_lt
 from kernelarc.bench.experiments._machine import output_option, write
+from kernelarc.bench.kernels._library_steps import LibrarySteps
 from kernelarc.bench.kernels._program import Addresses, Loader, Program
 from kernelarc.genomes import (
     Genome,
@@ -83,6 +84,7 @@ class Machine:
         self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
         self._lt = load_lt()
         self._handle = int(self._lt.create())
+        self._library = LibrarySteps(self._lt, self._handle)
         self._workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device="cuda")
 
     def call(self, build: Build, case: Case) -> Call:
@@ -101,7 +103,7 @@ class Machine:
             scalars=case.scalars,
             maps=_no_maps,
         )
-        bound = Program(self._loader, build, _Stream).bound(addresses)
+        bound = Program(self._loader, build, _Stream, self._library).bound(addresses)
         return lambda _held=scratch: bound()  # type: ignore[misc]
 
     def first_heuristic(self, job: MatmulJob, names: Sequence[str], case: Case) -> Call:

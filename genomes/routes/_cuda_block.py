@@ -84,6 +84,7 @@ _BY_LIBRARY: tuple[tuple[tuple[str, ...], int], ...] = (
     (_PRODUCTS, 0),
     (tuple(name for name in _PRODUCTS if name != "wide"), 1),
     (("wide", "down"), 1),
+    (("q", "kv", "o"), 1),
 )  # what the library makes in a seed, the seed of attention
 _LIBRARY_FIRST = 512  # tokens from which on seeds with products of the library come first
 _VECTOR, _MOST_ROW = 8, 1 << 15

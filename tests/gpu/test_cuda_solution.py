@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelarc.genomes import axis_values, packaged_problem
+from kernelarc.genomes import Genome, Workload, axis_values, packaged_problem
 from kernelarc.genomes.kernels import DeviceLimits, kernel_routes
 from kernelarc.genomes.routes._cuda_route import CudaRoute
 from kernelarc.storage.exports._sol_cuda import cuda_sources
@@ -33,6 +33,10 @@ CASES = {
     "moe_layer_backward": {"tokens": 192},
 }
 GAPS = {"decoder_block": 2e-2}  # many roundings one after another  # fmt: skip
+BY_LIBRARY = {
+    "decoder_block": ("q", "kv", "o", "wide", "down"),
+    "moe_swiglu_backward": ("inner", "hidden", "token", "weight"),
+}
 CHECK = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
@@ -73,7 +77,33 @@ def test_a_solution_computes_what_the_reference_does(name: str, tmp_path: Path) 
     problem = packaged_problem(name, [CASES[name]])
     operator, (workload,) = problem.operator, problem.workloads
     (route,) = (r for r in kernel_routes(operator) if isinstance(r, CudaRoute))
-    genome = route.seeds(workload, HOPPER)[0].genome
+    assert_right(route, workload, route.seeds(workload, HOPPER)[0].genome, tmp_path)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="solutions are torch's")
+@pytest.mark.parametrize("choice", [0, 7])
+@pytest.mark.parametrize("name", BY_LIBRARY)
+def test_a_solution_with_the_library_s_products_does_too(
+    name: str, choice: int, tmp_path: Path
+) -> None:
+    """A choice that torch's library does not have gives way to the last one."""
+    problem = packaged_problem(name, [CASES[name]])
+    (workload,) = problem.workloads
+    (route,) = (r for r in kernel_routes(problem.operator) if isinstance(r, CudaRoute))
+    kinds = BY_LIBRARY[name]
+    (start,) = (
+        seed.genome
+        for seed in route.seeds(workload, HOPPER)
+        if all(seed.genome[f"{kind}_by"] == "library" for kind in kinds)
+    )
+    chosen = {f"{kind}_heuristic": choice for kind in kinds}
+    genome = route.space(workload, HOPPER).genome({**start.alleles(), **chosen})
+    assert_right(route, workload, genome, tmp_path)
+
+
+def assert_right(route: CudaRoute, workload: Workload, genome: Genome, tmp_path: Path) -> None:
+    """Run a genome's solution in a process of its own, beside the reference."""
+    operator, name = route.operator, route.operator.name
     for file, text in cuda_sources(route, [(workload, genome)]).items():
         (tmp_path / file).write_text(text)
     axes = axis_values(operator, workload)

@@ -7,7 +7,9 @@ import importlib.util
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +28,13 @@ from kernelarc.genomes.kernels import Launch, LibraryProduct, TensorMap
 from kernelarc.genomes.kernels._code import _sections
 from kernelarc.genomes.routes._cuda_gemm import CudaGemmRoute
 from kernelarc.genomes.routes._cuda_route import CudaRoute
-from kernelarc.storage.exports._sol_cuda import FILE, KERNELS, REFERENCE, cuda_sources
+from kernelarc.storage.exports._sol_cuda import (
+    FILE,
+    KERNELS,
+    LIBRARY,
+    REFERENCE,
+    cuda_sources,
+)
 
 
 def made(name: str) -> tuple[CudaRoute, Any, dict[str, str]]:
@@ -209,3 +217,100 @@ def test_all_arguments_are_made_before_the_first_launch(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr[-2000:]
+
+
+# Products of the library
+
+
+class ScriptedLibrary:
+    """Answers as cuBLASLt does through ctypes; keeps what is multiplied."""
+
+    def __init__(self, *, refuses: bool = False, choices: int = 2) -> None:
+        self.refuses, self.choices = refuses, choices
+        self.multiplied: list[tuple[Any, ...]] = []
+        self.made = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: self._answer(name, arguments)
+
+    def _answer(self, name: str, arguments: tuple[Any, ...]) -> int:
+        if name.endswith("Create"):
+            self.made += 1
+            arguments[0]._obj.value = self.made
+        if name == "cublasLtMatmulAlgoInit":
+            arguments[-1][0] = arguments[-2]
+        if name == "cublasLtMatmulAlgoCheck":
+            arguments[-1]._obj.workspace_bytes = 1 << 20
+            return 15 if self.refuses else 0
+        if name == "cublasLtMatmulAlgoGetHeuristic":
+            arguments[-1]._obj.value = self.choices
+            for place in range(self.choices):
+                arguments[-2][place].algo[0] = 900 + place
+        if name == "cublasLtMatmul":
+            self.multiplied.append(arguments)
+        return 0
+
+
+def library_products(monkeypatch: pytest.MonkeyPatch, library: ScriptedLibrary) -> ModuleType:
+    """Return the packaged module over a scripted library."""
+    cuda = SimpleNamespace(current_blas_handle=lambda: 77, current_device=lambda: 0)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    module = ModuleType("library_products")
+    text = files("kernelarc.storage.exports.solutions").joinpath(LIBRARY).read_text("utf-8")
+    exec(text, module.__dict__)
+    module.__dict__["_library"] = lambda: library
+    return module
+
+
+FORM = (77, 40, 64, "bfloat16", False, False, True, (21, 5, 1, 0, 0, 2, 9, 0, 7), 1, 32 << 20)
+
+
+@pytest.mark.parametrize(
+    ("refuses", "choice", "runs"), [(False, 1, 21), (True, 1, 901), (True, 6, 901)]
+)
+def test_a_solution_s_product_runs_what_was_recorded_or_what_the_library_chooses(
+    monkeypatch: pytest.MonkeyPatch, refuses: bool, choice: int, runs: int
+) -> None:
+    library = ScriptedLibrary(refuses=refuses)
+    module = library_products(monkeypatch, library)
+    form = module.Form(*FORM)._replace(choice=choice)
+    acts = [module.bound(form, [1000, 2000, 3000, 4000], 5000, 9) for _ in range(2)]
+    assert not library.multiplied, "nothing is launched before its turn"
+    for act in acts:
+        act()
+    made = library.made
+    (_, _, alpha, b, _, a, _, beta, c, _, d, _, algo, workspace, nbytes, stream) = (
+        library.multiplied[-1]
+    )
+    assert [each.value for each in (a, b, c, d)] == [1000, 2000, 3000, 4000]
+    assert (workspace.value, nbytes.value, stream.value) == (5000, 32 << 20, 9)
+    assert (alpha._obj.value, beta._obj.value) == (1.0, 1.0)
+    assert algo._obj[0] == runs
+    module.bound(form._replace(added=False), [1000, 2000, 4000, 4000], 0, 9)()
+    assert library.made > made, "another form has descriptors of its own"
+    assert library.multiplied[-1][7]._obj.value == 0.0
+
+
+@pytest.mark.parametrize("name", ["decoder_block", "moe_swiglu_backward"])
+def test_what_the_library_ran_goes_into_the_table(name: str) -> None:
+    route, problem = route_of(name)
+    assert isinstance(route, CudaRoute)
+    workload = problem.workloads[-1]
+    genome = route.seeds(workload, HOPPER)[0].genome
+    steps = route.prepared(workload, genome, "sm_90a").steps
+    count = sum(isinstance(step, LibraryProduct) for step in steps)
+    ran = tuple((place, 5, 1, 0, 0, 2, 9, 0, 7) for place in range(count))
+    sources = cuda_sources(route, [(workload, genome)], {workload.fingerprint: ran})
+    (found,) = literal(sources[FILE], "TABLE").values()
+    products = [step for step in found["steps"] if "product" in step]
+    assert [step["product"][7] for step in products] == list(ran) and count >= 7
+    assert all(len(step["arguments"]) == 5 for step in products)
+    assert LIBRARY in sources and "kernelarc" not in sources[LIBRARY]
+    plain = cuda_sources(route, [(workload, genome)])
+    (asked,) = literal(plain[FILE], "TABLE").values()
+    assert {s["product"][7] for s in asked["steps"] if "product" in s} == {None}
+
+
+def test_a_solution_without_products_of_the_library_does_not_call_it() -> None:
+    _, _, sources = made("gemm_residual")
+    assert set(sources) == {FILE, KERNELS, REFERENCE}
