@@ -1,8 +1,8 @@
 """Nine products as they occur in models, plain and with a residual: one campaign of each kind.
 
-``python -m kernelarc.bench.experiments.library_shapes [--seconds 4] [--only plain] [-o FILE]``. What
-comes out is each campaign's audited table, and whether an exported algorithm is not surely faster than the
-library's first heuristic: none may be.
+``python -m kernelarc.bench.experiments.library_shapes [--seconds 4] [--only KIND] [-o FILE]``.
+What comes out is each campaign's audited table, and whether an exported algorithm is not surely
+faster than the library's first heuristic: none may be.
 """
 
 from __future__ import annotations
