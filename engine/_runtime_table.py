@@ -6,12 +6,20 @@ Reading needs no GPU and no CUDA package.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from kernelarc.genomes import LT_ATTRIBUTES, LT_TYPES, InputError, LtRow, MatmulJob, dtype_bytes
+from kernelarc.genomes import (
+    LT_ATTRIBUTES,
+    LT_TYPES,
+    MOST_WORKSPACE_MIB,
+    InputError,
+    LtRow,
+    MatmulJob,
+    dtype_bytes,
+)
 
 SCHEMA_KEY, SCHEMA = "kernelarc_cublaslt", 1
 _LIMITS = {"int32": 2**31 - 1, "uint32": 2**32 - 1, "uint16": 2**16 - 1}
@@ -93,6 +101,7 @@ def read_table(path: Path) -> TableFile:
         entries[_looked_up(entry.job)] = entry
     if not entries:
         raise InputError(f"{path}: holds no entries")
+    _demand_one_kind([entry.job for entry in entries.values()], path)
     library = _object(content.get("library"), f"{path}: library")
     return TableFile(
         path=path,
@@ -101,6 +110,13 @@ def read_table(path: Path) -> TableFile:
         entries=entries,
         workspace_bytes=max(entry.job.workspace_bytes for entry in entries.values()),
     )
+
+
+def _demand_one_kind(jobs: Sequence[MatmulJob], path: Path) -> None:
+    """Refuse entries that differ in what no call says by its arrays: which holds is one's alone."""
+    for name in ("tf32", "fast_accum"):
+        if len({getattr(job, name) for job in jobs}) > 1:
+            raise InputError(f"{path}: entries differ in {name}; a table has one for all")
 
 
 def _content(path: Path) -> Mapping[str, Any]:
@@ -186,6 +202,8 @@ def _job(found: Mapping[str, Any], where: str) -> MatmulJob:
         raise InputError(f"{where}: activation is one of {', '.join(_ACTIVATIONS)}")
     if min(job.m, job.n, job.k, job.batch) < 1:
         raise InputError(f"{where}: m, n, k and batch must be 1 or more")
+    if job.workspace_bytes > MOST_WORKSPACE_MIB << 20:
+        raise InputError(f"{where}: workspace_bytes must be at most {MOST_WORKSPACE_MIB << 20}")
     if job.in_place and not job.residual:
         raise InputError(f"{where}: is in place, but has no residual")
     return job

@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     )
     from kernelarc.genomes.routes._grid_hint import GridHint
     from kernelarc.genomes.routes._matmul import (
+        MOST_WORKSPACE_MIB,
         MatmulForm,
         MatmulJob,
         dtype_bytes,
@@ -116,6 +117,7 @@ __all__ = [
     "LT_ROUTE",
     "LT_TYPES",
     "MATMUL",
+    "MOST_WORKSPACE_MIB",
     "Allele",
     "AllowedAlleles",
     "Axis",
@@ -284,6 +286,7 @@ _HOMES = {
     ),
     "routes._grid_hint": ("GridHint",),
     "routes._matmul": (
+        "MOST_WORKSPACE_MIB",
         "MatmulForm",
         "MatmulJob",
         "dtype_bytes",

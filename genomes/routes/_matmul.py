@@ -25,7 +25,7 @@ from kernelarc.genomes.routes._matmul_roles import matmul_roles
 ACTIVATIONS = ("none", "relu", "gelu")
 LAYOUTS = ("TN", "NN", "NT")
 DTYPES = ("bfloat16", "float16", "float32", "float8_e4m3fn")
-DEFAULT_WORKSPACE_MIB = 64
+DEFAULT_WORKSPACE_MIB, MOST_WORKSPACE_MIB = 64, 4096
 _OP_TYPES = ("matmul", "gemm")
 _TOLERANCES = {
     "bfloat16": Tolerance(max_atol=1e-2, max_rtol=2e-2),
@@ -305,8 +305,10 @@ def _extent(names: tuple[str, ...], bound: Mapping[str, int]) -> int:
 
 def _workspace(options: Mapping[str, bool | int | str]) -> int:
     value = options.get("workspace_mib", DEFAULT_WORKSPACE_MIB)
-    if type(value) is not int or not 0 <= value <= 4096:
-        raise InputError(f"workspace_mib is a whole number from 0 to 4096, not {value!r}")
+    if type(value) is not int or not 0 <= value <= MOST_WORKSPACE_MIB:
+        raise InputError(
+            f"workspace_mib is a whole number from 0 to {MOST_WORKSPACE_MIB}, not {value!r}"
+        )
     return value
 
 

@@ -18,6 +18,7 @@ from kernelarc.genomes._operators import Problem, Workload
 from kernelarc.genomes.routes._matmul import (
     ACTIVATIONS,
     LAYOUTS,
+    MOST_WORKSPACE_MIB,
     TF32_TOLERANCE,
     MatmulForm,
     matmul_operator,
@@ -56,8 +57,9 @@ def _one_of(*known: str) -> _Reader:
 
 
 def _mebibytes(name: str, value: Option) -> Option:
-    if type(value) is not int or not 0 <= value <= 4096:
-        raise InputError(f"option {name} is a whole number from 0 to 4096, not {value!r}")
+    if type(value) is not int or not 0 <= value <= MOST_WORKSPACE_MIB:
+        most = MOST_WORKSPACE_MIB
+        raise InputError(f"option {name} is a whole number from 0 to {most}, not {value!r}")
     return value
 
 

@@ -154,6 +154,8 @@ def test_a_campaign_of_another_route_has_no_table(small_space: Path, tmp_path: P
         (lambda c: c["entries"][0]["algorithm"]["attributes"].update(tile=-1), "from 0"),
         (lambda c: c["entries"][0]["algorithm"]["attributes"].update(inner=70000), "uint16"),
         (lambda c: c["library"].update(version="13"), "version"),
+        (lambda c: c["entries"][0]["product"].update(workspace_bytes=2**33), "at most 4294967296"),
+        (lambda c: c["entries"][1]["product"].update(tf32=True), "entries differ in tf32"),
     ],
 )
 def test_what_no_library_can_take_is_refused_in_one_line(
