@@ -135,14 +135,11 @@ def grouped_genes(kind: Kind) -> tuple[Gene, ...]:
         choice("blocks", (1, 2), Strategy.SCHEDULING, "Blocks that share a multiprocessor."),
         PowerOfTwo(name=f"{kind.name}_group", low=1, high=32, strategy=Strategy.SCHEDULING,
                    description="Tiles of rows that are walked together."),
+        choice("share", (1, 2), Strategy.FUSION,
+               "Blocks of a cluster that share what they read of a tile's rows."),
         choice("producer_registers", (24, 40), Strategy.SCHEDULING,
                "Registers that a producer's thread keeps; consumers get the others."),
     ]  # fmt: skip
-    if not kind.by_weight:
-        genes.append(
-            choice("share", (1, 2), Strategy.FUSION,
-                   "Blocks of a cluster that share the rows of a tile.")
-        )  # fmt: skip
     if not kind.gated:
         buffers = choice("buffers", (1, 2, 4), Strategy.MEMORY,
                          "Buffers of 64 x 64 elements a consumer has on their way out.",
@@ -175,9 +172,8 @@ def grouped_constraints(kind: Kind, device: DeviceLimits, depths: tuple[int, ...
         f"{sums} <= {_MOST_SUMS} - {_MOST_SUMS // 2} * ({name}_consumers == 3)",
         f"{name}_blocks == 1 or {name}_consumers == 1 and {sums} <= {_SUMS_OF_TWO}",
         f"{stages} <= {room}",
+        f"{name}_share == 1 or {name}_blocks == 1",
     ]
-    if not kind.by_weight:
-        texts.append(f"{name}_share == 1 or {name}_blocks == 1")
     if not kind.gated:
         buffers = f"{name}_consumers * {name}_buffers * {BOX * BOX * ELEMENT_BYTES}"
         texts.append(f"{stages} + {buffers} <= {room}")
@@ -215,7 +211,7 @@ class GroupedShape:
     @property
     def share(self) -> int:
         """Blocks of a cluster."""
-        return 1 if self.genome.get("share") is None else self._gene("share")
+        return self._gene("share")
 
     @property
     def tile_m(self) -> int:
@@ -280,7 +276,6 @@ def grouped_prepared(
         "PAIRED": int(kind.paired),
         "LEFT_ACROSS": int(kind.left_across),
         "RIGHT_ACROSS": int(kind.right_across),
-        "SHARE": shape.share,
     }
     launch = Launch(
         binary="",
@@ -307,7 +302,7 @@ def _arguments(
     )
 
     def left(name: str) -> TensorMap:
-        width, box = (job.m, tile_k) if kind.by_weight else (job.k, BOX)
+        width, box = (job.m, tile_k // shape.share) if kind.by_weight else (job.k, BOX)
         return describe(name, (job.rows, width), box)
 
     def right(name: str) -> TensorMap:

@@ -155,8 +155,9 @@ def layer_starts(
         yield made(2, _WIDE, "engine")
     yield made(2, _SQUARE, "engine")
     yield made(1, _SQUARE, "engine")
-    yield made(2, _HIGH, "direct")
-    yield made(1, _WIDE, "direct", "left")
+    yield made(2, {**_SQUARE, "share": 2}, "direct")
+    yield made(2, _HIGH, "engine")
+    yield made(1, _LARGE, "direct", "left")
 
 
 _WHOLE: Start = {
@@ -166,7 +167,7 @@ _WHOLE: Start = {
 
 def _named(kind: Kind, genes: Start) -> Start:
     """Return a kind's genes with its name before theirs."""
-    whole = {"group": 8, "producer_registers": 40, "keep": "none", **genes}
+    whole = {"group": 8, "producer_registers": 40, "keep": "none", "share": 1, **genes}
     return {f"{kind.name}_{gene}": allele for gene, allele in whole.items()}
 
 
@@ -178,4 +179,5 @@ def _out(consumers: int, wg_rows: int, tile_n: int, stages: int) -> Start:
 
 
 # Products by weights: what goes out is what lasts.
-_SQUARE, _HIGH, _WIDE = _out(2, 64, 128, 4), _out(2, 128, 128, 4), _out(2, 64, 256, 3)
+_SQUARE, _HIGH = _out(2, 64, 128, 4), _out(2, 128, 128, 4)
+_WIDE, _LARGE = _out(2, 64, 256, 3), _out(2, 128, 192, 3)

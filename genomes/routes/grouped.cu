@@ -256,8 +256,10 @@ grouped(const __grid_constant__ TensorMap left_map, const __grid_constant__ Tens
                     barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
 #if LEFT_ACROSS
                     barrier_expect(barrier, STAGE_BYTES);
-                    load_across<false, TILE_M>(left, left_from, barrier, work.row, depth, 0,
-                                               left_policy);
+                    const int slice = (int)rank * (TILE_K / SHARE);
+                    load_across<(SHARE > 1), TILE_M>(left + slice * 128, left_from, barrier,
+                                                     work.row, depth + slice,
+                                                     (u16)((1 << SHARE) - 1), left_policy);
 #else
                     barrier_expect(barrier, BOXES * (blocks * ROWS_BYTES + RIGHT_BOX));
 #endif

@@ -56,8 +56,6 @@ def tiles(**kinds: dict[str, Any]) -> dict[str, Any]:
             genes.pop("buffers", None)
         if kind.gated:
             genes.pop("epilogue")
-        if kind.by_weight:
-            genes.pop("share")
         found |= {f"{kind.name}_{name}": allele for name, allele in genes.items()}
     return found
 
@@ -301,11 +299,9 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
             inner={"consumers": 3, "share": 2},
             hidden={"consumers": 2, "tile_n": 128, "share": 2, "group": 2},
             token={"consumers": 3, "share": 2, "stages": 3, "epilogue": "engine", "buffers": 2},
-            weight={"consumers": 2},
+            weight={"consumers": 2, "share": 2, "epilogue": "engine", "buffers": 2},
         ),
-        {
-            "tokens": 130
-        },  # 64, 128 or 192 rows to an expert; one column of tiles, an odd number, two
+        {"tokens": 130},  # 64, 128 or 192 rows to an expert; an odd number of columns of tiles, too
     ),
     "rows shared by warpgroups of two blocks": (
         {
@@ -313,7 +309,9 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
                 inner={"wg_rows": 128, "share": 2, "tile_k": 128},
                 hidden={"wg_rows": 128, "share": 2, "stages": 3},
                 token={"tile_n": 128, "consumers": 2, "share": 2},
+                weight={"wg_rows": 128, "share": 2, "tile_k": 128},
             ),
+            "pad": 128,
             "products": "warpgroup",
         },
         {"tokens": 90},
