@@ -24,11 +24,16 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
+#define __maxnreg__(...)
+#define __grid_constant__
+#define __align__(bytes) alignas(bytes)
 #define threadIdx (host::fiber().thread)
 #define blockIdx (host::fiber().home->index)
 
+struct uint2 { unsigned x, y; };
 struct uint4 { unsigned x, y, z, w; };
 struct float2 { float x, y; };
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
 
@@ -62,6 +67,10 @@ struct Block {
     std::vector<Meeting> named = std::vector<Meeting>(16);
     std::vector<Meeting> warps, groups;
     std::vector<std::vector<uint32_t>> lanes;
+    std::vector<unsigned> unseen;                          // bytes that engines do not see yet: by whom
+    std::vector<std::vector<std::vector<uint32_t>>> given; // by the lanes of a warp
+    std::vector<uint32_t> tensor_memory = std::vector<uint32_t>(128 * 512, 0xffffffffu);
+    unsigned first_column = 0, columns = 0;                // taken of it
 };
 
 struct Cluster { std::vector<std::unique_ptr<Block>> blocks; Meeting meeting; int alive = 0; };
@@ -77,6 +86,9 @@ struct Fiber {
     std::vector<std::function<void()>> late;               // copies, in order
     std::vector<std::vector<Product>> groups = {{}};       // products; the last group is open
     uint64_t cluster_phase = 0;
+    std::vector<std::pair<uint32_t, uint32_t>> written;    // since its last fence: where, bytes
+    std::vector<std::vector<std::function<void()>>> stores = {{}};  // by groups; the last is open
+    unsigned uncommitted = 0;                              // products and copies to tensor memory
 };
 
 inline Fiber* running;
@@ -119,6 +131,25 @@ template <typename T> T load(uint32_t address) {
 }
 template <typename T> void store(uint32_t address, T value) {
     std::memcpy(shared(address, sizeof(T)), &value, sizeof(T));
+    if (address >= WINDOW) return;
+    running->written.push_back({address, sizeof(T)});
+    std::fill_n(block().unseen.begin() + (address - OFFSET), sizeof(T), running->place + 1);
+}
+
+// What a thread stored is seen by copy engine and tensor cores from its fence on.
+inline void fence_engines() {
+    for (auto [address, bytes] : running->written)
+        for (uint32_t i = 0; i < bytes; ++i) {
+            unsigned& by = block().unseen[address - OFFSET + i];
+            if (by == running->place + 1) by = 0;
+        }
+    running->written.clear();
+}
+template <typename T> T load_by_engine(uint32_t address) {
+    const T value = load<T>(address);
+    for (unsigned i = 0; i < sizeof(T); ++i)
+        if (block().unseen[address - OFFSET + i]) fail("an engine reads what no fence has shown it");
+    return value;
 }
 
 inline uint32_t mapped(uint32_t address, uint32_t rank) {
@@ -245,6 +276,238 @@ inline uint32_t narrowed(float value) {
     return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 inline uint32_t pack_bfloat16(float high, float low) { return narrowed(high) << 16 | narrowed(low); }
+inline uint32_t times_bfloat16(uint32_t a, uint32_t b) {
+    return pack_bfloat16(widened(a >> 16) * widened(b >> 16), widened(a) * widened(b));
+}
+inline float half(uint32_t bits) {
+    const float size = std::ldexp((float)(bits & 0x3ff) + ((bits & 0x7c00) ? 1024 : 0),
+                                  (int)std::max(1u, bits >> 10 & 31) - 25);
+    return bits & 0x8000 ? -size : size;
+}
+inline uint32_t halved(float value) {                      // exact for the few bits of a code or scale
+    const float size = std::fabs(value);
+    uint32_t bits = std::signbit(value) ? 0x8000 : 0;
+    if (size > 0) {
+        const int exponent = std::max(std::ilogb(size), -14);
+        const int count = (int)std::ldexp(size, 10 - exponent);
+        bits |= count >= 1024 ? (exponent + 15) << 10 | (count - 1024) : count;
+    }
+    if (half(bits) != value) fail("no half holds that exactly");
+    return bits;
+}
+inline float code(uint32_t bits) {                         // e2m1
+    const float size = (bits & 6) ? std::ldexp(1.0f + (bits & 1) * 0.5f, (int)(bits >> 1 & 3) - 1)
+                                  : (bits & 1) * 0.5f;
+    return bits & 8 ? -size : size;
+}
+inline float scale(uint32_t bits) {                        // e4m3
+    const float size = std::ldexp((float)(bits & 7) + ((bits & 0x78) ? 8 : 0),
+                                  (int)std::max(1u, bits >> 3 & 15) - 10);
+    return bits & 0x80 ? -size : size;
+}
+inline uint32_t halves_of_codes(uint32_t byte) { return halved(code(byte >> 4 & 15)) << 16 | halved(code(byte)); }
+inline uint32_t halves_of_scales(uint32_t pair) {
+    return halved(scale(pair >> 8 & 255)) << 16 | halved(scale(pair & 255));
+}
+
+// ---- matrices of a warp
+
+inline const std::vector<std::vector<uint32_t>>& given_by_warp(std::vector<uint32_t> words) {
+    const unsigned warp = running->place / 32;
+    meet(block().warps[warp], 32, "its warp");
+    block().given[warp][running->place % 32] = std::move(words);
+    meet(block().warps[warp], 32, "its warp");
+    return block().given[warp];
+}
+inline void load_matrices(uint32_t address, bool across, std::vector<uint32_t*> to) {
+    const unsigned lane = running->place % 32;
+    const auto given = given_by_warp({address});
+    for (int matrix = 0; matrix < 4; ++matrix) {
+        *to[matrix] = 0;
+        for (unsigned i = 0; i < 2; ++i) {
+            const unsigned row = across ? lane % 4 * 2 + i : lane / 4, column = across ? lane / 4 : lane % 4 * 2 + i;
+            *to[matrix] |= (uint32_t)load<uint16_t>(given[8 * matrix + row][0] + 2 * column) << 16 * i;
+        }
+    }
+    meet(block().warps[running->place / 32], 32, "its warp");   // nobody's loads were overtaken
+}
+inline void store_matrices(uint32_t address, std::vector<uint32_t> words) {
+    const unsigned lane = running->place % 32;
+    words.push_back(address);
+    const auto given = given_by_warp(words);
+    for (int matrix = 0; matrix < 4; ++matrix)
+        store<uint32_t>(given[8 * matrix + lane / 4][4] + 4 * (lane % 4), words[matrix]);
+}
+inline void multiply_warp(std::vector<float*> sums, std::vector<uint32_t> factors) {
+    const unsigned lane = running->place % 32;
+    const auto given = given_by_warp(factors);
+    for (unsigned i = 0; i < 4; ++i) {
+        const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        for (unsigned k = 0; k < 16; ++k) {
+            const unsigned from = k % 8 / 2, shift = k % 2 * 16;
+            const uint32_t left = given[row % 8 * 4 + from][row / 8 + k / 8 * 2];
+            const uint32_t right = given[column * 4 + from][4 + k / 8];
+            *sums[i] += widened(left >> shift) * widened(right >> shift);
+        }
+    }
+}
+
+// ---- the copy engine's stores, which read shared memory as late as they may
+
+struct Map { uint64_t address, extents[3], strides[2], box[3], swizzle; };
+
+inline void store_plane(const void* opaque, uint32_t source, int x, int y, int z) {
+    const Map map = *(const Map*)opaque;
+    if (map.swizzle != 128 || map.box[0] != 64 || source % 1024) fail("not a box of swizzled rows");
+    running->stores.back().push_back([=] {
+        for (unsigned row = 0; row < map.box[1]; ++row)
+            for (int column = 0; column < 64; ++column) {
+                const uint32_t at = source + row * 128 + column * 2;
+                const uint16_t value = load_by_engine<uint16_t>(at ^ (at >> 7 & 7) << 4);
+                if (x + column >= (int64_t)map.extents[0] || y + row >= map.extents[1]) continue;
+                if (z >= (int64_t)map.extents[2]) continue;
+                const uint64_t place = map.address + z * map.strides[1] + (y + row) * map.strides[0];
+                std::memcpy((uint8_t*)place + (x + column) * 2, &value, 2);
+            }
+    });
+}
+inline void stores_commit() { running->stores.emplace_back(); }
+inline void stores_have_read(size_t pending) {
+    while (running->stores.size() > pending + 1) {
+        for (auto& each : running->stores[0]) each();
+        running->stores.erase(running->stores.begin());
+    }
+}
+
+// ---- tensor memory, and products that one thread asks for: done in order, some turns later
+
+inline void columns_take(uint32_t where, unsigned columns) {
+    meet(block().warps[running->place / 32], 32, "its warp");
+    if (running->place % 32) return;
+    if (columns < 32 || columns > 512 || columns & (columns - 1)) fail("so many columns cannot be taken");
+    if (block().columns) fail("columns are taken twice");
+    block().columns = columns;
+    block().first_column = 512 - columns;                  // seldom the first ones
+    store<uint32_t>(where, block().first_column);
+}
+inline void columns_give_back(uint32_t address, unsigned columns) {
+    meet(block().warps[running->place / 32], 32, "its warp");
+    if (running->place % 32) return;
+    if (columns != block().columns || address != block().first_column) fail("others were taken");
+    block().columns = 0;
+}
+inline uint32_t& cell(unsigned lane, unsigned column) {
+    if (lane >= 128 || column < block().first_column || column >= block().first_column + block().columns)
+        fail("outside of the columns taken");
+    return block().tensor_memory[lane * 512 + column];
+}
+inline float& sum_at(unsigned lane, unsigned column) { return reinterpret_cast<float&>(cell(lane, column)); }
+inline void load_columns(uint32_t address, float** to, unsigned count) {
+    if (address >> 16 != running->place / 32 % 4 * 32) fail("a warp reads lanes that are not its own");
+    for (unsigned i = 0; i < count; ++i)
+        *to[i] = sum_at((address >> 16) + running->place % 32, (address & 0xffff) + i);
+    ++progress;
+}
+
+// A description of rows in shared memory, field by field.
+struct Described {
+    uint32_t start, leading, stride, swizzle;
+    explicit Described(uint64_t bits)
+        : start((bits & 0x3fff) << 4), leading((bits >> 16 & 0x3fff) << 4),
+          stride((bits >> 32 & 0x3fff) << 4), swizzle(bits >> 61) {
+        if ((bits >> 46 & 7) != 1) fail("a description without its constant");
+        if (bits >> 14 & 3 || bits >> 30 & 3 || bits >> 49 & 0xfff) fail("a description with other bits");
+    }
+};
+
+inline void copy_scales(uint32_t columns, uint64_t bits) {
+    ++running->uncommitted;
+    running->late.push_back([=] {
+        const Described from(bits);
+        if (from.swizzle) fail("scales are not swizzled");
+        for (unsigned row = 0; row < 32; ++row)
+            for (unsigned word = 0; word < 4; ++word) {
+                const uint32_t at = from.start + row / 8 * from.stride + row % 8 * 16 + word * 4;
+                const uint32_t value = load_by_engine<uint32_t>(at);
+                for (unsigned quarter = 0; quarter < 4; ++quarter) cell(quarter * 32 + row, columns + word) = value;
+            }
+        ++progress;
+    });
+}
+
+// The scale of a row's 16 codes: the same in all quarters of the lanes.
+inline float scale_of(uint32_t columns, unsigned row, unsigned block16) {
+    const uint32_t word = cell(row % 32, columns + row / 32);
+    for (unsigned quarter = 1; quarter < 4; ++quarter)
+        if (cell(quarter * 32 + row % 32, columns + row / 32) != word) fail("scales differ between lanes");
+    const uint32_t bits = word >> 8 * block16 & 255;
+    if (bits & 0x80 || bits == 0x7f) fail("no unsigned e4m3 number");
+    return scale(bits);
+}
+
+inline void multiply_codes(uint32_t sums, uint64_t a, uint64_t b, uint32_t product, uint32_t a_scales,
+                           uint32_t b_scales, bool adds) {
+    ++running->uncommitted;
+    running->late.push_back([=] {
+        const Described left(a), right(b);
+        const unsigned width = (product >> 17 & 63) * 8;
+        // Dense; scale parts 0; e2m1 twice; nothing negated or turned; unsigned e4m3; 128 rows; 64 deep.
+        if ((product & ~(63u << 17)) != (1u << 7 | 1u << 10 | 8u << 24)) fail("not that product of codes");
+        if (left.swizzle || right.swizzle) fail("codes that are swizzled are not known here");
+        const auto numbers = [](const Described& from, uint32_t scales, unsigned rows) {
+            std::vector<float> found(rows * 64);
+            for (unsigned row = 0; row < rows; ++row)
+                for (unsigned k = 0; k < 64; ++k) {
+                    const uint32_t at = from.start + row / 8 * from.stride + row % 8 * 16 +
+                                        k / 32 * from.leading + k % 32 / 2;
+                    const uint8_t pair = load_by_engine<uint8_t>(at);
+                    found[row * 64 + k] = code(k % 2 ? pair >> 4 : pair) * scale_of(scales, row, k / 16);
+                }
+            return found;
+        };
+        const auto rows = numbers(left, a_scales, 128), columns = numbers(right, b_scales, width);
+        for (unsigned row = 0; row < 128; ++row)
+            for (unsigned column = 0; column < width; ++column) {
+                float total = adds ? sum_at(row, sums + column) : 0.0f;
+                for (unsigned k = 0; k < 64; ++k) total += rows[row * 64 + k] * columns[column * 64 + k];
+                sum_at(row, sums + column) = total;
+            }
+        ++progress;
+    });
+}
+
+inline void multiply_elements(uint32_t sums, uint64_t a, uint64_t b, uint32_t product, bool adds) {
+    ++running->uncommitted;
+    running->late.push_back([=] {
+        const Described left(a), right(b);
+        const unsigned width = (product >> 17 & 63) * 8;
+        // float32 sums; bfloat16 twice; the right factor turned; 128 rows.
+        if ((product & ~(63u << 17)) != (1u << 4 | 1u << 7 | 1u << 10 | 1u << 16 | 8u << 24))
+            fail("not that product of elements");
+        if (left.swizzle != 2 || right.swizzle != 2) fail("only 128-byte swizzles are known");
+        const auto element = [](uint32_t at) { return widened(load_by_engine<uint16_t>(at ^ (at >> 7 & 7) << 4)); };
+        std::vector<float> rows(128 * 16), columns(width * 16);
+        for (unsigned k = 0; k < 16; ++k) {
+            for (unsigned row = 0; row < 128; ++row)
+                rows[row * 16 + k] = element(left.start + row / 8 * left.stride + row % 8 * 128 + k * 2);
+            for (unsigned column = 0; column < width; ++column)
+                columns[column * 16 + k] = element(right.start + column / 64 * right.leading + column % 64 * 2 +
+                                                   k / 8 * right.stride + k % 8 * 128);
+        }
+        for (unsigned row = 0; row < 128; ++row)
+            for (unsigned column = 0; column < width; ++column) {
+                float total = adds ? sum_at(row, sums + column) : 0.0f;
+                for (unsigned k = 0; k < 16; ++k) total += rows[row * 16 + k] * columns[column * 16 + k];
+                sum_at(row, sums + column) = total;
+            }
+        ++progress;
+    });
+}
+
+inline void products_arrive(uint32_t address) {
+    running->uncommitted = 0;
+    arrive_after_fetches(address);
+}
 
 // ---- products of a warpgroup
 
@@ -255,7 +518,7 @@ inline float factor(uint64_t described, bool across, int line, int k) {
     uint32_t at = start;
     if (across) at += line / 64 * leading + k / 8 * stride + k % 8 * 128 + line % 64 * 2;
     else at += line / 8 * stride + line % 8 * 128 + k * 2;
-    return widened(load<uint16_t>(at ^ (at >> 7 & 7) << 4));
+    return widened(load_by_engine<uint16_t>(at ^ (at >> 7 & 7) << 4));
 }
 
 inline void compute(const std::vector<Product*>& each) {    // of the 128 threads
@@ -328,6 +591,8 @@ inline void start() {
     fetches_finish();
     for (auto& group : running->groups)
         if (!group.empty()) fail("products were begun and never waited for");
+    if (running->uncommitted) fail("products were asked for and never committed");
+    if (running->stores.size() > 1 || !running->stores[0].empty()) fail("stores still read shared memory");
     running->done = true;
     ++progress;
     auto& cluster = *running->home->cluster;
@@ -349,6 +614,8 @@ inline void run_cluster(std::vector<Index> indices, unsigned threads, size_t byt
         made->rank = rank;
         made->cluster = &cluster;
         made->memory.assign(bytes, 0xff);
+        made->unseen.assign(bytes, 0);
+        made->given.assign(threads / 32, std::vector<std::vector<uint32_t>>(32));
         made->barriers.reserve(1024);
         made->warps.resize(threads / 32);
         made->groups.resize(threads / 128 + 1);
@@ -394,14 +661,22 @@ inline void run_cluster(std::vector<Index> indices, unsigned threads, size_t byt
             fail(waits.substr(0, 2000));
         }
     }
-    for (auto& at : cluster.blocks)
+    for (auto& at : cluster.blocks) {
+        if (at->columns) fail("tensor memory was not given back");
         for (auto& named : at->named)
             if (named.arrived) fail("threads arrived at a barrier that nobody waits at");
+    }
 }
 
-template <typename T> T argument(uint64_t bits) {
+inline uint64_t bits(float value) {
+    uint32_t found;
+    std::memcpy(&found, &value, 4);
+    return found;
+}
+
+template <typename T> T argument(uint64_t bits) {       // what is wider lies where they point
     T value;
-    std::memcpy(&value, &bits, sizeof(T));
+    std::memcpy(&value, sizeof(T) > 8 ? (const void*)bits : &bits, sizeof(T));
     return value;
 }
 
@@ -453,6 +728,12 @@ inline uint64_t __cvta_generic_to_shared(const void* pointer) {
 }
 template <typename T> T min(T a, T b) { return a < b ? a : b; }
 template <typename T> T max(T a, T b) { return a > b ? a : b; }
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned choice) {
+    const uint64_t bytes = (uint64_t)high << 32 | low;
+    unsigned found = 0;
+    for (int i = 0; i < 4; ++i) found |= (unsigned)(bytes >> 8 * (choice >> 4 * i & 7) & 255) << 8 * i;
+    return found;
+}
 inline int __ffs(unsigned bits) { return __builtin_ffs((int)bits); }
 template <typename T> T __shfl_sync(unsigned, T value, int lane) { return host::shuffled(value, lane); }
 template <typename T> T __shfl_xor_sync(unsigned, T value, int mask) {

@@ -23,14 +23,18 @@ from kernelarc.genomes.kernels import (
     ScalarArgument,
     ScratchArgument,
     TensorArgument,
+    TensorMap,
 )
 from kernelarc.genomes.routes._cuda_route import Prepared
 
 _SUPPORT = Path(__file__).with_name("cuda_host.hpp")
 _NOTHING = (
-    "griddepcontrol", "fence.", "setmaxnreg", "wgmma.fence", "cp.async.wait_all",
+    "griddepcontrol", "fence.mbarrier", "setmaxnreg", "wgmma.fence", "cp.async.wait_all",
+    "tcgen05.fence", "tcgen05.relinquish",
 )  # fmt: skip
+_FOUR = ", ".join(f"&%{i}" for i in range(4))
 _CALLS = {
+    r"fence\.proxy\.async": "host::fence_engines()",
     r"mbarrier\.init": "host::barrier_init(%0, %1)",
     r"mbarrier\.arrive\.shared::cta\.b64 _": "host::barrier_arrive(%0)",
     r"\{\s*\.reg \.pred done;.*try_wait\.parity": "host::barrier_wait(%0, %1)",
@@ -48,7 +52,35 @@ _CALLS = {
     r"st\.shared\.f32": "host::store<float>(%0, %1)",
     r"st\.shared\.v2\.f32": "host::store(%0, make_float2(%1, %2))",
     r"st\.shared\.v4\.u32": "host::store(%0, make_uint4(%1, %2, %3, %4))",
+    r"st\.shared\.u32": "host::store<uint32_t>(%0, %1)",
+    r"ld\.shared\.u32": "%0 = host::load<uint32_t>(%1)",
     r"ex2\.approx": "%0 = exp2f(%1)",
+    r"mul\.rn\.bf16x2": "%0 = host::times_bfloat16(%1, %2)",
+    r"\{\s*\.reg \.b8 a, b, c, d;.*e2m1x2":
+        "{ uint32_t* host_to[] = {" + _FOUR + "}; for (int i = 0; i < 4; ++i)"
+        " *host_to[i] = host::halves_of_codes(%4 >> 8 * i & 255); }",
+    r"\{\s*\.reg \.b16 narrow;.*e4m3x2": "%0 = host::halves_of_scales(%1)",
+    r"\{\s*\.reg \.b16 l, h;\s*mov\.b32 \{l, h\}, %2;":
+        "{ %0 = host::half(%2); %1 = host::half(%2 >> 16); }",
+    r"\{\s*\.reg \.b16 l, h;\s*mov\.b32 \{l, h\}, %1;": "%0 = host::half(%1)",
+    r"stmatrix": "host::store_matrices(%0, {%1, %2, %3, %4})",
+    r"ldmatrix\.sync\.aligned\.m8n8\.x4\.trans": "host::load_matrices(%4, true, {" + _FOUR + "})",
+    r"ldmatrix\.sync\.aligned\.m8n8\.x4\.shared": "host::load_matrices(%4, false, {" + _FOUR + "})",
+    r"mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16":
+        "host::multiply_warp({" + _FOUR + "}, {%4, %5, %6, %7, %8, %9})",
+    r"cp\.async\.bulk\.tensor\.3d\.global": "host::store_plane(%0, %1, %2, %3, %4)",
+    r"cp\.async\.bulk\.commit_group": "host::stores_commit()",
+    r"cp\.async\.bulk\.wait_group\.read": "host::stores_have_read(%0)",
+    r"tcgen05\.alloc": "host::columns_take(%0, %1)",
+    r"tcgen05\.dealloc": "host::columns_give_back(%0, %1)",
+    r"tcgen05\.ld\.sync\.aligned\.32x32b\.x32\.b32 .*tcgen05\.wait::ld":
+        "{ float* host_to[] = {" + ", ".join(f"&%{i}" for i in range(32)) + "};"
+        " host::load_columns(%32, host_to, 32); }",
+    r"tcgen05\.cp\.cta_group::1\.32x128b\.warpx4": "host::copy_scales(%0, %1)",
+    r"\{\s*\.reg \.pred adds;.*kind::mxf4nvf4\.block_scale\.scale_vec::4X":
+        "host::multiply_codes(%0, %1, %2, %3, %4, %5, %6)",
+    r"\{\s*\.reg \.pred adds;.*kind::f16": "host::multiply_elements(%0, %1, %2, %3, %4)",
+    r"tcgen05\.commit": "host::products_arrive(%0)",
     r"cvt\.rn\.bf16x2\.f32": "%0 = host::pack_bfloat16(%1, %2)",
     r"wgmma\.commit_group": "host::products_commit()",
     r"wgmma\.wait_group": "host::products_wait(%0)",
@@ -60,7 +92,7 @@ def built(ready: Prepared, folder: Path) -> Path:
     """Compile a prepared genome for this machine.
 
     Args:
-        ready: Source, launches and scratch; no tensor maps.
+        ready: Source, launches and scratch; tensor maps of three axes.
         folder: Where to work.
     """
     raw = folder / "kernel.txt"
@@ -73,7 +105,7 @@ def built(ready: Prepared, folder: Path) -> Path:
     source, program = folder / "kernel.cpp", folder / "kernel"
     main = _main(ready, tuple(_clustered(launch, plain) for launch in ready.launches))
     source.write_text(f'#include "{_SUPPORT}"\n{text}\n{main}')
-    flags = ["-std=c++20", "-O1", "-w", "-fno-strict-aliasing"]
+    flags = ["-std=c++20", "-O1", "-w", "-Wno-psabi", "-fno-strict-aliasing"]
     subprocess.run(["g++", *flags, str(source), "-o", str(program)], check=True)
     return program
 
@@ -203,8 +235,9 @@ def _main(ready: Prepared, launches: tuple[Launch, ...]) -> str:
     lines: list[str] = []
     for launch in launches:
         for each in launch.arguments:
-            if isinstance(each, TensorArgument | InputArgument):
-                names.setdefault(each.name, f'host::read("{each.name}.bin")')
+            place = each.source if isinstance(each, TensorMap) else each
+            if isinstance(place, TensorArgument | InputArgument):
+                names.setdefault(place.name, f'host::read("{place.name}.bin")')
     for scratch in ready.scratch:
         names[scratch.name] = f"std::vector<uint8_t>({scratch.nbytes}, 0xff)"
     lines += [f"auto buffer_{name} = {made};" for name, made in names.items()]
@@ -222,7 +255,13 @@ def _main(ready: Prepared, launches: tuple[Launch, ...]) -> str:
 def _value(argument: object) -> str:
     if isinstance(argument, TensorArgument | ScratchArgument):
         return f"(uint64_t)buffer_{argument.name}.data()"
+    if isinstance(argument, TensorMap):
+        words = (*argument.extents, *argument.strides, *argument.box, argument.swizzle)
+        fields = ", ".join((_value(argument.source), *map(str, words)))
+        return f"(uint64_t)new uint64_t[16]{{{fields}}}"
     if isinstance(argument, ScalarArgument):
+        if argument.kind == "f32":
+            return f"host::bits((float){argument.value!r})"
         return f"(uint64_t)(uint32_t)({argument.value})"
     if isinstance(argument, InputArgument):
         return f"*(uint32_t*)buffer_{argument.name}.data()"

@@ -259,7 +259,8 @@ def test_products_name_every_register_once() -> None:
 
 def test_sources_stand_alone() -> None:
     files = (
-        "gemm_hopper.cu", "add_rmsnorm.cu", "gqa_paged.cu", "nvfp4_gqa.cu", "block_parts.cu",
+        "gemm_hopper.cu", "add_rmsnorm.cu", "gqa_paged.cu", "nvfp4_gqa.cu", "nvfp4_tiled.cu",
+        "nvfp4_native.cu", "block_parts.cu",
         "grouped.cu", "routing.cu",
     )  # fmt: skip
     for file in files:
