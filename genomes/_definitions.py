@@ -208,7 +208,7 @@ def _check_outputs(node: Node, operator: Operator) -> None:
     consts = {name: axis.value for name, axis in operator.axes.items() if axis.value is not None}
     for name, value in consts.items():
         entry = _entry(node, "axes", name).need("value", "")
-        entry.checked(lambda one={name: value}: check_outputs(operator, one))
+        entry.checked(partial(check_outputs, operator, {name: value}))
 
 
 def _entry(node: Node, section: str, name: str) -> Node:

@@ -97,7 +97,7 @@ def _solution(node: Node, folder: Path | None) -> Solution:
     spec.members("languages, target_hardware, entry_point")
     languages = _languages(spec)
     sources = _sources(node, folder)
-    binding, passing = spec.get("binding"), spec.get("destination_passing_style")
+    binding, passing = spec.get("binding"), spec.given("destination_passing_style")
     if binding is not None:
         binding.chosen(BINDINGS)
     about = node.get("description")
@@ -109,7 +109,7 @@ def _solution(node: Node, folder: Path | None) -> Solution:
         entry_point=_entry_point(spec, sources, languages),
         sources=sources,
         hardware=_chosen_all(spec, "target_hardware", HARDWARE),
-        dependencies=_texts(spec.get("dependencies")),
+        dependencies=_dependencies(spec.given("dependencies")),
         destination_passing=True if passing is None else passing.switch(),
         compile_options=_options(spec.get("compile_options")),
         description="" if about is None else about.words(),
@@ -118,7 +118,7 @@ def _solution(node: Node, folder: Path | None) -> Solution:
 
 def _chosen_all(spec: Node, name: str, known: tuple[str, ...]) -> tuple[str, ...]:
     entry = spec.need(name, f"a list out of {', '.join(known)}")
-    found = tuple(item.chosen(known) for item in entry.items(f"out of {', '.join(known)}"))
+    found = tuple(item.chosen(known) for item in entry.items(f"names out of {', '.join(known)}"))
     if not found:
         raise entry.wrong(f"a list with at least one of {', '.join(known)}")
     return found
@@ -172,16 +172,20 @@ def _entry_point(spec: Node, sources: dict[str, str], languages: tuple[str, ...]
     return text
 
 
-def _texts(node: Node | None) -> tuple[str, ...]:
-    return () if node is None else tuple(item.text() for item in node.items("texts"))
+def _dependencies(node: Node | None) -> tuple[str, ...]:
+    return () if node is None else tuple(item.text() for item in node.items("names of packages"))
 
 
 def _options(node: Node | None) -> dict[str, tuple[str, ...]]:
     if node is None:
         return {}
     node.members(", ".join(OPTION_LISTS))
-    found = {name: _texts(node.get(name)) for name in OPTION_LISTS}
-    return {name: flags for name, flags in found.items() if flags}
+    given = {name: node.given(name) for name in OPTION_LISTS}
+    return {
+        name: tuple(item.words() for item in flags.items("texts, one a flag"))
+        for name, flags in given.items()
+        if flags is not None
+    }
 
 
 def require_definition(solution: Solution, operator: str, where: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -101,7 +102,7 @@ def _workload(node: Node, operator: Operator, ignored: Ignored) -> Workload:
         axes=_bound(section, operator, ignored),
         uuid=node.need("uuid", "a text that names the workload").text(),
         inputs=_fills(node, operator, ignored),
-        tolerance=_tolerance(node.get("tolerance"), ignored),
+        tolerance=_tolerance(node.given("tolerance"), ignored),
     )
     axes = section.checked(lambda: axis_values(operator, workload))
     section.checked(lambda: check_outputs(operator, axes))
@@ -173,7 +174,7 @@ def _fill(node: Node, operator: Operator) -> dict[str, Any]:
     kind = _fill_kind(fields)
     if kind == "scalar":
         value = node.need("value", "a number or a boolean")
-        if not isinstance(value.value, bool | int | float):
+        if not isinstance(value.value, bool | int | float) or not math.isfinite(value.value):
             raise value.wrong("a number or a boolean")
         return {"type": kind, "value": value.value}
     if kind == "safetensors":

@@ -60,7 +60,7 @@ MALFORMED: list[tuple[str, object, str, str]] = [
     ("spec.languages", [], "spec.languages", "must be a list with at least one of pytorch"),
     ("spec.languages", ["tritn"], "spec.languages[0]", "(did you mean 'triton'?)"),
     ("spec.languages", ["triton", "cublas"], "spec.languages", "all out of pytorch, triton"),
-    ("spec.languages", "triton", "spec.languages", "must be a list of out of pytorch"),
+    ("spec.languages", "triton", "spec.languages", "must be a list of names out of pytorch"),
     ("spec.target_hardware", ["H200"], "spec.target_hardware[0]", "must be one of B200, LOCAL"),
     ("spec.target_hardware", ["local"], "spec.target_hardware[0]", "must be one of B200, LOCAL"),
     ("spec.target_hardware", [], "spec.target_hardware", "at least one of B200, LOCAL"),
@@ -70,7 +70,10 @@ MALFORMED: list[tuple[str, object, str, str]] = [
     ("spec.entry_point", "other.py::run", "spec.entry_point", ENTRY),
     ("spec.entry_point", "kernel.py::run::x", "spec.entry_point", ENTRY),
     ("spec.languages", ["cuda_cpp"], "spec.entry_point", "in a file that ends in .cu, .cpp"),
-    ("spec.dependencies", "torch", "spec.dependencies", "must be a list of texts"),
+    ("spec.dependencies", "torch", "spec.dependencies", "must be a list of names of packages"),
+    ("spec.dependencies", None, "spec.dependencies", "must be a list of names of packages, not nu"),
+    ("spec.destination_passing_style", None, "spec.destination_passing_style", "true or false"),
+    ("spec.compile_options.ld_flags", None, "spec.compile_options.ld_flags", "a list of texts"),
     ("spec.dependencies", [1], "spec.dependencies[0]", "must be a text that is not empty, not 1"),
     ("spec.destination_passing_style", 1, "spec.destination_passing_style", "true or false"),
     ("spec.binding", "pybind", "spec.binding", "must be one of torch"),
@@ -120,8 +123,11 @@ def test_a_solution_is_read_and_written_back(tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text("def run(): pass\n")
     solution = load_solution(tmp_path / "solution.json")
     assert solution.sources == {"kernel.py": "def run(): pass\n"}
-    assert solution.compile_options == {"cflags": ("-O2",), "ld_flags": ("-lcuda",)}
+    # No flags are something else than flags that are not given: the harness has its own then.
+    given = {"cflags": ("-O2",), "cuda_cflags": (), "ld_flags": ("-lcuda",)}
+    assert solution.compile_options == given
     again = checked_solution(solution.text(), "text")
+    assert again.compile_options == given
     assert (again.name, again.sources, again.languages) == ("one", solution.sources, ("triton",))
     require_definition(solution, "task", "x")
     with pytest.raises(InputError, match="is for the definition 'task', not 'other'"):
