@@ -57,7 +57,8 @@ def counts_line(result: engine.CampaignResult) -> str:
 def bests_table(bests: Sequence[engine.BestResult]) -> str:
     """Return one row a workload: its number, the speed-up over the baseline, audited or not.
 
-    Where a workload has a score there is a column of them.
+    Where a workload has a score there is a column of them: ``!`` is clamped at the limit, ``~``
+    rests on torch's eager mode alone.
     """
     headings = ["workload", "best", "speed-up (95 % interval)", "over", "audited", "genome"]
     rows = [list(_row(best)) for best in bests]
@@ -71,7 +72,8 @@ def bests_table(bests: Sequence[engine.BestResult]) -> str:
 def _score(best: engine.BestResult) -> str:
     if best.score is None:
         return "-"
-    return f"{best.score.value:.3f}" + ("!" if best.score.clamped else "")
+    flags = ("!" if best.score.clamped else "") + ("~" if best.only_eager else "")
+    return f"{best.score.value:.3f}{flags}"
 
 
 def _row(best: engine.BestResult) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from kernelarc.bench import Device, Session
 from kernelarc.engine._arena import Arena
 from kernelarc.engine._asking import Asker
 from kernelarc.engine._auditing import Auditor
+from kernelarc.engine._baselines import tried_by
 from kernelarc.engine._crash_points import crash_point
 from kernelarc.engine._earlier_credit import earlier_credit
 from kernelarc.engine._finals import Finals
@@ -255,6 +256,7 @@ class Campaign:
             for unit in auditor.units():
                 journal.write(unit)
                 journal.commit()
+            baselines = tried_by(fresh, (arena.workload for arena in state.arenas.values()))
             ended = time.monotonic()
         spent_s = {
             "opening_s": opened - begun,
@@ -262,7 +264,8 @@ class Campaign:
             "closing_s": time.monotonic() - ended,
         }
         spent_s = {name: round(seconds, 3) for name, seconds in spent_s.items()}
-        journal.event("audited", unique=state.counts.unique, **spent_s)
+        told: dict[str, Any] = {"baselines": baselines} if baselines else {}
+        journal.event("audited", unique=state.counts.unique, **spent_s, **told)
         crash_point("after-audit")
 
     def _finish(self, state: CampaignState, journal: Journal, reason: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kernelarc.bench import Score
+from kernelarc.engine._baselines import Tried, baseline_remarks, only_eager, tried_in
 from kernelarc.engine._scores import mean_score, score_of, score_remark
 from kernelarc.engine._suspicions import busy_remark, suspicions
 from kernelarc.genomes import Allele, Estimate, Verdict, Workload
@@ -27,6 +28,8 @@ class BestResult:
         audited: Whether a fresh process upheld it.
         is_start: Whether it is the genome the search started from: nothing beat it.
         score: Of a SOL-ExecBench problem on a device whose data sheet is known, else None.
+        baselines: What came of each baseline that was on offer, by name: ``us`` of one call, or
+            why it ``failed``; empty where there was no choice.
     """
 
     workload: str
@@ -41,6 +44,12 @@ class BestResult:
     audited: bool
     is_start: bool
     score: Score | None = None
+    baselines: Tried = field(default_factory=dict)
+
+    @property
+    def only_eager(self) -> bool:
+        """Whether torch's eager mode is the baseline because nothing else could be one."""
+        return only_eager(self.against, self.baselines)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as the command line's contract words it."""
@@ -56,8 +65,13 @@ class BestResult:
             if speedup is None
             else {"estimate": speedup.value, "low": speedup.low, "high": speedup.high},
             "audited": self.audited,
-            **({} if self.score is None else {"score": asdict(self.score)}),
+            **({} if self.against is None else {"against": _bare(self.against)}),
+            **({} if not self.baselines else {"baselines": self.baselines}),
+            **({} if self.score is None else {"score": self._score_json(self.score)}),
         }
+
+    def _score_json(self, score: Score) -> dict[str, Any]:
+        return {**asdict(score), "only_eager": self.only_eager}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +151,7 @@ def result_of(reader: StoreReader, campaign: int | None, *, store: str) -> Campa
     events = reader.events(row.id)
     status, reason = _status(events)
     counts = reader.counts(row.id)
-    bests = [_best(best, row) for best in reader.bests(row.id)]
+    bests = [_best(best, row, tried_in(events)) for best in reader.bests(row.id)]
     scores = [best.score for best in bests]
     said = (
         row.environment.observations.get("note"),
@@ -156,6 +170,7 @@ def result_of(reader: StoreReader, campaign: int | None, *, store: str) -> Campa
         store=store_name(store),
         remarks=(
             *_remarks(counts, bests, reason),
+            *_baseline_remarks(bests),
             *(() if _found(bests) or counts.unique < 2 else suspicions(reader, row.id)),
             *filter(None, said),
         ),
@@ -177,7 +192,16 @@ def workloads_of(row: CampaignRow) -> dict[str, Workload]:
     return {workload.fingerprint: workload for workload in row.spec.problem.workloads}
 
 
-def _best(best: Best, row: CampaignRow) -> BestResult:
+def _baseline_remarks(bests: Sequence[BestResult]) -> tuple[str, ...]:
+    scored = [best for best in bests if best.score is not None]
+    return baseline_remarks(
+        {best.workload: _bare(best.against) for best in scored},
+        {best.workload: best.baselines for best in bests},
+        [best.workload for best in scored if best.only_eager],
+    )
+
+
+def _best(best: Best, row: CampaignRow, tried: Mapping[str, Tried]) -> BestResult:
     evaluation = best.evaluation
     measurement = evaluation.measurement
     assert measurement is not None
@@ -195,6 +219,7 @@ def _best(best: Best, row: CampaignRow) -> BestResult:
         audited=best.audited,
         is_start=best.verdict is not Verdict.KEEP,
         score=score_of(row, best, workload),
+        baselines=tried.get(best.workload, {}),
     )
 
 

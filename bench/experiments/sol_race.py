@@ -161,6 +161,15 @@ def _module(name: str, source: str) -> Any:
     return module
 
 
+def entry_of(solution: Solution) -> Callable[..., Any]:
+    """Return the entry of a solution of one file."""
+    ((file, source),) = solution.sources.items()
+    named, _, function = solution.entry_point.partition("::")
+    assert named == file
+    entry: Callable[..., Any] = getattr(_module(solution.name, source), function)
+    return entry
+
+
 def ours(solution: Solution) -> Runner:
     """Return a solution of several files; its own modules find each other."""
     folder = Path(tempfile.mkdtemp())
@@ -316,9 +325,7 @@ def main() -> None:
     problem, harness = load_problem(str(given.problem)), Harness(given.problem)
     runners = {EAGER: Runner(harness.reference.run, False)}
     for kind, solution in variants(problem).items():
-        (source,) = solution.sources.values()
-        module = _module(f"torch_{kind}", source)
-        runners[kind] = Runner(module.run, solution.destination_passing)
+        runners[kind] = Runner(entry_of(solution), solution.destination_passing)
     runners |= {
         name: Runner(peer.run, False, prepare=peer.prepare)
         for name, peer in flashinfer_peers(problem.operator, harness.torch).items()

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.compiling_routes import PlantedRoute
 
 from kernelarc.bench.kernels import KernelDevice, _device, _line
-from kernelarc.engine import CampaignSettings, resume, run
+from kernelarc.engine import CampaignSettings, result_of, resume, run
 from kernelarc.genomes import ConclusionKind, Environment, Status, Verdict, builtin_problem
 from kernelarc.storage import open_reader
 
@@ -43,9 +43,9 @@ def _formula(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
 
 
-def _device_of(ways: tuple[str, ...], idle: int = 1) -> FormulaDevice:
+def _device_of(ways: tuple[str, ...], idle: int = 1, ordinal: int = 5) -> FormulaDevice:
     route = PlantedRoute(PROBLEM.operator, ways=ways, idle=idle)
-    return FormulaDevice("cuda:5", [route], processes=2)
+    return FormulaDevice(f"cuda:{ordinal}", [route], processes=2)
 
 
 def _settings(folder: Path, **more: int) -> CampaignSettings:
@@ -144,3 +144,31 @@ def test_an_audit_says_where_its_seconds_went(tmp_path: Path) -> None:
     assert set(parts) == {"opening_s", "first_visits_s", "later_visits_s", "closing_s"}
     assert parts["opening_s"] > 0 and parts["first_visits_s"] > 0
     assert sum(parts.values()) <= most
+
+
+@pytest.mark.parametrize(
+    ("ordinal", "against", "compiled"),
+    [
+        (20, "torch compile", {"us": 15.0}),
+        (22, None, {"failed": "launch refused"}),
+        (25, "torch eager", {"failed": "wrong: mismatch"}),
+    ],
+)
+def test_what_a_speed_up_rests_on_and_what_could_not_be_a_baseline_is_said(
+    tmp_path: Path, ordinal: int, against: str | None, compiled: dict[str, object]
+) -> None:
+    device = _device_of(("good", "slow"), ordinal=ordinal)
+    first = run(_settings(tmp_path, budget=2), device=device, problem=PROBLEM)
+    with open_reader(first.store) as reader:
+        again = result_of(reader, None, store=first.store)
+    for result in (first, again):
+        assert result.best is not None
+        told = result.best.to_json()
+        assert told.get("against") == against
+        assert told["baselines"]["torch compile"] == compiled
+        assert result.best.only_eager is (ordinal == 25)
+        named = [text for text in result.remarks if text.startswith("no baseline for ")]
+        causes = {each["failed"] for each in told["baselines"].values() if "failed" in each}
+        assert {text.rpartition("torch compile: ")[2] for text in named if "compile" in text} == (
+            causes
+        )

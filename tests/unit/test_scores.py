@@ -12,7 +12,8 @@ from tests.unit.test_solutions import searched
 from kernelarc.bench import datasheet, limit_us, score
 from kernelarc.cli._report import bests_table, result_text
 from kernelarc.engine import result_of
-from kernelarc.engine._results import _best
+from kernelarc.engine._baselines import Tried
+from kernelarc.engine._results import _baseline_remarks, _best
 from kernelarc.engine._scores import is_problem, mean_score, score_remark, work_of
 from kernelarc.genomes import (
     builtin_problem,
@@ -84,7 +85,7 @@ def test_bests_of_a_problem_are_scored_and_the_report_says_what_that_is(tmp_path
     assert unknown.score is None and "score" not in json.dumps(unknown.to_json())
     identity = {**row.environment.identity, "device": "NVIDIA H200"}
     known = replace(row, environment=replace(row.environment, identity=identity))
-    found = [_best(best, known) for best in bests]
+    found = [_best(best, known, {}) for best in bests]
     for best, stored in zip(found, bests, strict=True):
         assert best.score is not None and stored.speedup is not None and best.latency_us
         assert best.score.baseline_us == pytest.approx(best.latency_us * stored.speedup.value)
@@ -98,5 +99,19 @@ def test_bests_of_a_problem_are_scored_and_the_report_says_what_that_is(tmp_path
     text = result_text(result)
     assert f"score (mean of 2 workloads): {mean:.3f}" in text and remark in text
     assert " score " in bests_table(found).split("\n")[0]
+    eager = [replace(best, against="baseline:torch eager") for best in found]
+    told: Tried = {"torch eager": {"us": 9.0}, "torch compile": {"failed": "Unsupported: item"}}
+    alone = [replace(best, baselines=told) for best in eager]
+    beside = [replace(one, baselines={**told, "torch sdpa": {"us": 12.0}}) for one in eager]
+    assert [one.only_eager for one in (eager[0], alone[0], beside[0])] == [True, True, False]
+    assert "~" in bests_table(alone) and "~" not in bests_table(beside)
+    assert alone[0].to_json()["score"]["only_eager"] is True
+    assert alone[0].to_json()["against"] == "torch eager"
+    remarks = _baseline_remarks(alone)
+    assert remarks[0] == "scores rest on torch eager (2)"
+    assert remarks[1].startswith("no baseline for 2 workloads (")
+    assert remarks[1].endswith(": torch compile: Unsupported: item")
+    assert "the only baseline is torch's eager mode" in remarks[2]
+    assert len(_baseline_remarks(beside)) == 2
     assert mean_score([found[0].score, None]) is None
     assert score_remark(known, [None]) is None

@@ -1,0 +1,72 @@
+"""What scores rest on: the baselines that an audit tried, those that failed, and why."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from kernelarc.bench import Session
+from kernelarc.genomes import Workload
+from kernelarc.storage import Event
+
+Tried: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""By a baseline's name ``{"us": …}`` or ``{"failed": …}``."""
+
+EAGER = "torch eager"
+_LONGEST = 200
+
+
+def tried_by(session: Session, workloads: Iterable[Workload]) -> dict[str, Tried]:
+    """Return what a session tried, by workload fingerprint; where it tried nothing, nothing."""
+    found = {each.fingerprint: session.baselines_tried(each) for each in workloads}
+    return {workload: tried for workload, tried in found.items() if tried}
+
+
+def tried_in(events: Sequence[Event]) -> dict[str, Tried]:
+    """Return what the newest audit of each workload tried."""
+    found: dict[str, Tried] = {}
+    for event in events:
+        if event.kind == "audited":
+            found |= event.payload.get("baselines", {})
+    return found
+
+
+def only_eager(against: str | None, tried: Tried) -> bool:
+    """Tell whether eager mode is the baseline because nothing else could be one."""
+    others = [name for name, one in tried.items() if name != EAGER and "us" in one]
+    return against == f"baseline:{EAGER}" and not others
+
+
+def baseline_remarks(
+    scored: Mapping[str, str], tried: Mapping[str, Tried], eager: Sequence[str]
+) -> tuple[str, ...]:
+    """Say what scores rest on and what could not be a baseline.
+
+    Args:
+        scored: By workload label the baseline of each that has a score.
+        tried: By workload label.
+        eager: Labels of those for which there is eager mode alone.
+    """
+    told = []
+    if scored:
+        names = Counter(scored.values()).most_common()
+        told.append(f"scores rest on {', '.join(f'{name} ({n})' for name, n in names)}")
+    failed: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for label, each in tried.items():
+        for name, one in each.items():
+            if "failed" in one:
+                failed[name, str(one["failed"])].append(label)
+    for (name, cause), labels in failed.items():
+        short = cause if len(cause) <= _LONGEST else f"{cause[:_LONGEST]}…"
+        told.append(f"no baseline for {_listed(labels)}: {name}: {short}")
+    if eager:
+        told.append(
+            f"{_listed(eager)}: the only baseline is torch's eager mode (~): a faster one would "
+            f"lower the score"
+        )
+    return tuple(told)
+
+
+def _listed(labels: Sequence[str]) -> str:
+    return labels[0] if len(labels) == 1 else f"{len(labels)} workloads ({labels[0]}, …)"
