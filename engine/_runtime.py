@@ -149,7 +149,8 @@ class Table:
         key_of = kind.key
         arrays = (call.a, call.b, call.out, call.residual, call.bias)
         try:
-            keys = [None if array is None else key_of(array) for array in arrays]
+            keys = [key_of(call.a), key_of(call.b)]
+            keys += [None if array is None else key_of(array) for array in arrays[2:]]
         except AttributeError:
             raise one_library(*arrays) from None
         key = (*keys, call.residual is call.out, call.activation)
@@ -157,13 +158,23 @@ class Table:
             self._plans[key] = self._plan(kind, call)
         return self._plans[key]
 
-    def source(self, a: Any, b: Any, *, activation: str = "none", **more: Any) -> str:
+    def source(
+        self,
+        a: Any,
+        b: Any,
+        *,
+        out: Any = None,
+        residual: Any = None,
+        bias: Any = None,
+        activation: str = "none",
+        scale_a: Any = None,
+        scale_b: Any = None,
+    ) -> str:
         """Say in words where the algorithm of such a call comes from; launches nothing.
 
         Arguments and errors as for ``matmul``.
         """
-        names = ("out", "residual", "bias", "scale_a", "scale_b")
-        arrays = (a, b, *(more.get(name) for name in names))
+        arrays: tuple[Any, ...] = (a, b, out, residual, bias, scale_a, scale_b)
         kind = self._kinds.get(type(a)) or self._kind(a)
         if kind is None:
             kind, *wrapped = self._wrapped(arrays)
@@ -187,6 +198,8 @@ class Table:
     def _wrapped(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
         """Wrap foreign arrays; what was one array stays one, so that aliasing is seen."""
         assert self._cupy_kind is not None
+        if arrays[0] is None or arrays[1] is None:
+            raise one_library(*arrays)
         views: dict[int, Any] = {}
         for array in arrays:
             if array is not None and id(array) not in views:

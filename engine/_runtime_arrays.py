@@ -231,9 +231,11 @@ class TorchKind(Kind):
         return self._torch.empty(tuple(shape), dtype=kind, device=like.device)
 
 
-def one_library(*arrays: Any) -> InputError:
-    """Return the error that says which libraries' arrays were mixed."""
-    given = [array for array in arrays if array is not None]
+def one_library(a: Any, b: Any, *others: Any) -> InputError:
+    """Return the error that names a missing factor, or the libraries whose arrays were mixed."""
+    if a is None or b is None:
+        return InputError("a and b are the factors: neither may be None")
+    given = [array for array in (a, b, *others) if array is not None]
     names = dict.fromkeys(f"{type(x).__module__}.{type(x).__name__}" for x in given)
     return InputError(f"arrays must be of one library, not {', '.join(names)}")
 

@@ -392,6 +392,9 @@ def test_attributes_that_are_not_the_blob_s_warn(half: Path, lt: Launching) -> N
         (lambda t, a, b, y: t.matmul(a, np.ones((512, 64))), "one library"),
         (lambda t, a, b, y: t.matmul(Array((0, 512)), b), "nothing to multiply"),
         (lambda t, a, b, y: t.matmul(Array((512,)), b), "no matrices"),
+        (lambda t, a, b, y: t.matmul(a, None), "neither may be None"),
+        (lambda t, a, b, y: t.matmul(None, b), "neither may be None"),
+        (lambda t, a, b, y: t.source(a, None), "neither may be None"),
     ],
 )
 def test_arrays_that_do_not_fit(
