@@ -155,7 +155,13 @@ def warmed(steps: Steps, tasks: Sequence[Task]) -> None:
 
 
 def end_to_end(steps: Steps, task: Task, race_s: float) -> None:
-    """Search one problem, export it, and have it timed by others (``race_s`` beside torch)."""
+    """Search one problem, export it, and have it timed by others.
+
+    Args:
+        steps: Run what there is to do.
+        task: What is searched.
+        race_s: Seconds of a race beside torch; without any there is none.
+    """
     folder, store = steps.work / task.problem, steps.work / task.problem / "campaign.db"
     solution = folder / "solution.json"
     search = ["-m", "kernelarc", "run", str(folder), "--device", "cuda:0", "--json"]
@@ -168,6 +174,8 @@ def end_to_end(steps: Steps, task: Task, race_s: float) -> None:
     judge = ["-c", _CLI, str(folder), "--solution", str(solution), "-o"]
     judge += [str(folder / "traces.jsonl"), "--timeout", str(int(_HARNESS_S) - 5)]
     steps.run(f"{task.problem} harness", judge, folder / "harness.log", _HARNESS_S)
+    if race_s <= 0:
+        return
     race = ["-m", f"{_HERE}.sol_race", str(folder), "--ours", str(solution)]
     race += ["--seconds", str(race_s), "-o", str(folder / "race.json")]
     steps.run(f"{task.problem} race", race, folder / "race.log", race_s + _LOADING_S)
@@ -180,13 +188,14 @@ def main() -> None:
     parser.add_argument("--harness", type=Path, required=True)
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--until", type=float, default=3600.0, help="seconds in all")
-    parser.add_argument("--race-seconds", type=float, default=65.0, help="of each race")
+    parser.add_argument("--race-seconds", type=float, default=65.0, help="of each race; 0: none")
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
     steps = Steps(Path(tempfile.mkdtemp()), given.output, given.harness, given.until)
     for task in given.tasks:
         task.write(steps.work / task.problem)
-    warmed(steps, given.tasks)
+    if given.race_seconds > 0:
+        warmed(steps, given.tasks)
     for task in given.tasks:
         if steps.left_s() < task.seconds + _EXPORT_S:
             steps.note({"step": f"{task.problem} left out", "left_s": round(steps.left_s(), 1)})
