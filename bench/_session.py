@@ -114,6 +114,9 @@ class Session(ABC):
                 what is clearly slower may be censored. An absent workload has no incumbent.
         """
 
+    def withdraw(self) -> None:  # noqa: B027 - nothing waits on most devices
+        """Give up what nobody has begun with: it comes back as ``INTERRUPTED``, untried."""
+
     @abstractmethod
     def collect(self) -> Iterator[Evaluation]:
         """Yield evaluations as they finish, in any order, until nothing is in flight."""

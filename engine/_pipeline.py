@@ -90,9 +90,14 @@ class Pipeline:
                 return reason
 
     def close(self) -> None:
-        """Judge what is in flight, and hold the last finals: the search itself is over."""
+        """Judge what is in flight, and hold the last finals: the search itself is over.
+
+        Where the time is up, what nobody has begun with is given up.
+        """
         if self._session.finalists < 2:
             return
+        if self._urgent() == "seconds":
+            self._session.withdraw()
         self._drain()
         for _ in range(_CLOSING_FINALS):
             for unit in self._finals.units(closing=True):

@@ -24,6 +24,7 @@ class LogView:
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
+        self._tried: set[str] = set()
         self._recent: deque[Judged] = deque(maxlen=_RECENT)
         self._best: list[Judged] = []
         self._keys: list[tuple[float, str]] = []
@@ -34,8 +35,14 @@ class LogView:
         self._seen.add(fingerprint)
 
     def add(self, judged: Judged) -> None:
-        """Add one evaluation, in ask order."""
-        self._seen.add(judged.evaluation.candidate.genome.fingerprint)
+        """Add one evaluation, in ask order; what came back untried may be proposed again."""
+        fingerprint = judged.evaluation.candidate.genome.fingerprint
+        if judged.evaluation.status is Status.INTERRUPTED:
+            if fingerprint not in self._tried:
+                self._seen.discard(fingerprint)
+            return
+        self._seen.add(fingerprint)
+        self._tried.add(fingerprint)
         self._recent.append(judged)
         self._count += 1
         if judged.evaluation.status is Status.OK:

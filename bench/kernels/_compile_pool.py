@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -173,6 +173,13 @@ class CompilePool:
             self._first_s = time.monotonic()
         heapq.heappush(self._queue, (order.batch, order.value, order.ticket, order))
         self._feed()
+
+    def withdraw(self, tickets: Container[int]) -> list[int]:
+        """Forget those of these orders that nobody has begun; return their tickets."""
+        withdrawn = [entry[2] for entry in self._queue if entry[2] in tickets]
+        self._queue = [entry for entry in self._queue if entry[2] not in tickets]
+        heapq.heapify(self._queue)
+        return withdrawn
 
     def _key(self, order: Order) -> str:
         route = self._routes[order.route]

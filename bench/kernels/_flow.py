@@ -38,6 +38,8 @@ _AHEAD = 2  # one that runs, and one to go on with at once
 _MOST_BUILDS = 512
 _MOST_TRIES = 3  # of a candidate that meets a busy device
 _PAUSE_S, _WAKE_S, _PATIENCE_S = 0.25, 0.5, 2.0
+TIME_WAS_UP = "time was up"
+"""The failure of what was asked for and never begun."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,20 @@ class Flow:
         with self._changed:
             self._ready.append(Flight(candidate, place, LtContender(row), bound))
         self._wake()
+
+    def withdraw(self) -> None:
+        """Let what no compiler has begun come back untried."""
+        with self._changed:
+            for ticket in sorted(self._pool.withdraw(self._waiting)):
+                candidate, _, _ = self._waiting.pop(ticket)
+                untried = Evaluation(
+                    candidate=candidate,
+                    status=Status.INTERRUPTED,
+                    failure=TIME_WAS_UP,
+                    message="nobody had begun to build it",
+                )
+                self._arrived.append(untried)
+            self._changed.notify_all()
 
     def next(self) -> Evaluation | None:
         """Wait for an evaluation; None when nothing is on its way.

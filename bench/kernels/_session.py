@@ -247,6 +247,10 @@ class KernelSession(Session):
             else:
                 flow.submit(candidate, place, bound)
 
+    def withdraw(self) -> None:
+        """Let what no compiler has begun come back as interrupted."""
+        self._moving().withdraw()
+
     def collect(self) -> Iterator[Evaluation]:
         """Yield evaluations as they finish."""
         while (evaluation := self._moving().next()) is not None:

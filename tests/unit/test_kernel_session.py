@@ -15,6 +15,7 @@ from tests.unit.compiling_routes import PlantedRoute
 
 from kernelarc.bench import DeviceLock
 from kernelarc.bench.kernels import KernelSession, _line, _rivals, _session
+from kernelarc.bench.kernels._flow import TIME_WAS_UP
 from kernelarc.genomes import Candidate, Evaluation, Genome, InputError, Status, builtin_problem
 
 PROBLEM = builtin_problem("gemm")
@@ -160,6 +161,21 @@ def test_closing_does_not_wait_for_who_hangs(session: KernelSession) -> None:
     begun = time.monotonic()
     session.close()
     assert time.monotonic() - begun < 10
+
+
+def test_what_nobody_has_begun_to_build_can_be_withdrawn(session: KernelSession) -> None:
+    """Both compilers are taken, for as long as it takes."""
+    ways = ["hangs", "hangs", "good", "twin", "wrong"]
+    session.submit(_candidates(session, ways), limit={})
+    begun = time.monotonic()
+    session.withdraw()
+    session.withdraw()
+    coming = session.collect()
+    found = [next(coming) for _ in ways[2:]]
+    assert time.monotonic() - begun < 10
+    assert [e.candidate.number for e in found] == [2, 3, 4]
+    assert {e.status for e in found} == {Status.INTERRUPTED}
+    assert {e.failure for e in found} == {TIME_WAS_UP}
 
 
 def test_what_was_stopped_early_is_measured_where_it_must_be(session: KernelSession) -> None:
