@@ -24,7 +24,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "num_warps": ("num_warps",),
     "num_stages": ("num_stages",),
 }
-_TEMPLATE = "triton::mm"
+_TEMPLATE, _BATCHED_TEMPLATE = "triton::mm", "triton::bmm"
 
 
 def inductor_files(subject: Subject, path: Path) -> Mapping[Path, FileWriter]:
@@ -52,12 +52,12 @@ def _entry(subject: Subject, each: Compiled) -> tuple[str, list[dict[str, Any]]]
             f"matrix product, and the table's template computes nothing else"
         )
     values = renamed(each, _NAMES, "inductor")
+    # What its own heuristics say, and no more: whether TF32 is allowed it adds itself.
     entry = {
-        "template_id": _TEMPLATE,
+        "template_id": _BATCHED_TEMPLATE if job.batch > 1 else _TEMPLATE,
         "EVEN_K": job.k % values["BLOCK_K"] == 0,
         "USE_FAST_ACCUM": False,
         "ACC_TYPE": "tl.float32",
-        "ALLOW_TF32": job.tf32,
         "hint_override": None,
         **values,
     }
