@@ -52,20 +52,23 @@ def column_speedup(contest: Contest, challenger: str, over: str, *, claims: int)
         claims: How many claims were made in all; the interval is corrected for it.
 
     Returns:
-        None when either did not take part or failed there.
+        None when either did not take part or failed there, or they were never timed in one round.
     """
     if challenger not in contest.names or over not in contest.names:
         return None
     if challenger in contest.failures or over in contest.failures:
         return None
-    mine, theirs = contest.column(challenger), contest.column(over)
-    if any(math.isnan(x) for x in (*mine, *theirs)):
+    columns = zip(contest.column(challenger), contest.column(over), strict=True)
+    # A slow baseline takes part in some of the rounds only.
+    pairs = [pair for pair in columns if not any(map(math.isnan, pair))]
+    if not pairs:
         return None
-    if len(mine) == 1:
+    if len(contest.samples) == 1:
         # A deterministic device answers the same for ever: one round says all, without spread.
-        ratio = theirs[0] / mine[0]
-        return Estimate(value=ratio, low=ratio, high=ratio, n=1)
-    return paired_speedup(mine, theirs, claims=claims)
+        ((mine, theirs),) = pairs
+        return Estimate(value=theirs / mine, low=theirs / mine, high=theirs / mine, n=1)
+    own, others = zip(*pairs, strict=True)
+    return paired_speedup(own, others, claims=claims)
 
 
 def contest_speedup(

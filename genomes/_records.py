@@ -180,7 +180,7 @@ class Contest:
         names: Contender names in column order: genome fingerprints, or ``"baseline:<name>"``.
         samples: One tuple per round, one number per contender, shape (rounds, contenders).
         failures: Failure class by contender name, for those that could not be timed. Their
-            columns hold NaN.
+            columns hold NaN. So do those of a slow baseline in rounds that went on without it.
         unit: As in Measurement.
     """
 

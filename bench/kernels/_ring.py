@@ -18,6 +18,7 @@ from kernelarc.bench.kernels._launchable import REFUSED, Launchable
 from kernelarc.bench.kernels._program import LaunchRefusedError
 
 Timed: TypeAlias = TimedGraph | TimedCalls
+_BASELINE_US, _LEAST_ROUNDS = 1e6, 8  # of a contest, for a slow baseline
 _OF_ANY = ("plain", "tripled", "negated")  # what is not linear may not bear the wilder ones
 
 
@@ -50,9 +51,11 @@ class OperatorRing:
             self._bench.fill(buffers)
             self._bench.memory.prepare(buffers, {})
         graphs = {i: self._recorded(good[i], call_us, cache) for i, call_us in admitted.items()}
-        for graph in [*graphs.values()] * 2:
-            graph.replay()
-        samples = self._interleaved(len(made), graphs, rounds, seed)
+        rare = dict.fromkeys(graphs, 1)
+        for i, graph in [*graphs.items()] * 2:
+            span_us = graph.replay().call_us * graph.calls
+            rare[i] = 1 if good[i].checked else self._stride(span_us, rounds)
+        samples = self._interleaved(len(made), graphs, rounds, seed, rare)
         self._still_right({i: good[i] for i in admitted}, failures)
         for i in failures:
             samples[:, i] = math.nan
@@ -113,13 +116,25 @@ class OperatorRing:
         return bench.refer(buffers, bench.memory.reference)
 
     @staticmethod
-    def _interleaved(width: int, graphs: Mapping[int, Timed], rounds: int, seed: int) -> Any:
-        """Return samples, shape (rounds, width): each round every contender once, in new order."""
+    def _stride(span_us: float, rounds: int) -> int:
+        """Return in every how many-th round a baseline takes part: a slow one in some only."""
+        allowed = max(_LEAST_ROUNDS, int(_BASELINE_US / max(span_us, 1.0)))
+        return max(1, rounds // allowed)
+
+    @staticmethod
+    def _interleaved(
+        width: int, graphs: Mapping[int, Timed], rounds: int, seed: int, rare: Mapping[int, int]
+    ) -> Any:
+        """Return samples, shape (rounds, width): each round every contender once, in new order.
+
+        One that is rare takes part in every so many-th; in the others its place holds NaN.
+        """
         rng = np.random.default_rng(seed)
         samples = np.full((rounds, width), math.nan)
         for turn in range(rounds):
-            for i in rng.permutation(list(graphs)):
-                samples[turn, int(i)] = graphs[int(i)].replay().call_us
+            for i in map(int, rng.permutation(list(graphs))):
+                if turn % rare[i] == 0:
+                    samples[turn, i] = graphs[i].replay().call_us
         return samples
 
     def _still_right(self, good: Mapping[int, Launchable], failures: dict[int, str]) -> None:

@@ -72,6 +72,17 @@ def test_an_audit_of_several_visits_holds_what_each_stretch_found() -> None:
     assert speedup.low == pytest.approx(1.04), "the device was cool at first, and so will others be"
 
 
+def test_a_baseline_that_sits_rounds_out_is_compared_in_the_others() -> None:
+    nan = float("nan")
+    rows = [[2.0 if i % 4 == 0 else nan, 1.0] for i in range(20)]
+    visits = [contest(["baseline:slow", "new"], rows)] * 2
+    speedup = visited_speedup(visits, "new", "baseline:slow")
+    assert speedup is not None
+    assert (speedup.value, speedup.n) == (2.0, 10)
+    never = contest(["baseline:slow", "new"], [[nan, 1.0]] * 9)
+    assert visited_speedup([never], "new", "baseline:slow") is None
+
+
 def test_who_failed_in_one_visit_has_failed() -> None:
     good = contest(["a", "b"], [[1.0, 1.0]])
     bad = Contest(names=("a", "b"), samples=((1.0, float("nan")),), failures={"b": "wrong"})

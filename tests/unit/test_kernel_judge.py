@@ -372,3 +372,27 @@ def test_a_baseline_is_held_to_the_tolerance_and_to_nothing_else(
     own = tried(bench.bench, planted(bench, honest))
     assert (own.latency_us, own.cause, own.wrong) == (10.0, "", "")
     assert bench.evaluate(planted(bench, honest)).status is Status.OK
+
+
+class Slow(Plain):
+    """A baseline of a fifth of a second."""
+
+    def call(self, buffers: TensorSet) -> Call:
+        stream, call = self._bench.stream, super().call(buffers)
+
+        def launch() -> None:
+            call()
+            stream.launched += 19_999
+
+        return launch
+
+
+def test_a_slow_baseline_is_timed_in_some_rounds_only(bench: HostBench) -> None:
+    slow = Slow(bench, knows=True)
+    reply = OperatorRing(bench.bench).run({0: planted(bench, honest), 1: slow}, 40, "cold", 3)
+    own, theirs = np.array(reply.samples).T
+    assert np.array_equal(own, np.full(40, 10.0))
+    assert np.flatnonzero(~np.isnan(theirs)).tolist() == list(range(0, 40, 5))
+    assert set(theirs[::5]) == {200_000.0}
+    few = OperatorRing(bench.bench).run({0: planted(bench, honest), 1: slow}, 6, "cold", 3)
+    assert not np.isnan(np.array(few.samples)).any()
