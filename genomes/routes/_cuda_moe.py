@@ -48,7 +48,7 @@ from kernelarc.genomes.routes._triton_moe import EXPERT_IN, EXPERT_OUT
 _VECTOR = 8  # elements of 16 bytes, as the copy engine counts rows
 _UNIFORM = (3, 5)  # of a product's starts: tiles in turns, and smaller ones
 _BY_LIBRARY = (("inner", "hidden", "token", "weight"), ("inner", "weight"))
-_LIBRARY_FIRST = 512  # tokens from which on seeds with products of the library come first
+_LIBRARY_FIRST = 2048  # tokens from which on seeds with products of the library come first
 _INNER, _HIDDEN, _BY_GATE, _BY_UP = _BUFFERS = ("inner rows", "hidden rows", "gate rows", "up rows")
 
 

@@ -81,22 +81,23 @@ def test_a_solution_computes_what_the_reference_does(name: str, tmp_path: Path) 
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="solutions are torch's")
-@pytest.mark.parametrize("choice", [0, 7])
+@pytest.mark.parametrize("choice", [None, 0, 7])
 @pytest.mark.parametrize("name", BY_LIBRARY)
-def test_a_solution_with_the_library_s_products_does_too(
-    name: str, choice: int, tmp_path: Path
+def test_a_solution_with_the_library_s_products_does_too_and_without(
+    name: str, choice: int | None, tmp_path: Path
 ) -> None:
-    """A choice that torch's library does not have gives way to the last one."""
+    """A choice that torch's library does not have gives way to the last one; None: no library."""
     problem = packaged_problem(name, [CASES[name]])
     (workload,) = problem.workloads
     (route,) = (r for r in kernel_routes(problem.operator) if isinstance(r, CudaRoute))
     kinds = BY_LIBRARY[name]
-    (start,) = (
+    by = "kernel" if choice is None else "library"
+    start = next(
         seed.genome
         for seed in route.seeds(workload, HOPPER)
-        if all(seed.genome[f"{kind}_by"] == "library" for kind in kinds)
+        if all(seed.genome[f"{kind}_by"] == by for kind in kinds)
     )
-    chosen = {f"{kind}_heuristic": choice for kind in kinds}
+    chosen = {} if choice is None else {f"{kind}_heuristic": choice for kind in kinds}
     genome = route.space(workload, HOPPER).genome({**start.alleles(), **chosen})
     assert_right(route, workload, genome, tmp_path)
 

@@ -63,7 +63,8 @@ def route_of(name: str, shape: dict[str, int]) -> tuple[PartedCudaRoute, Problem
 def left(route: PartedCudaRoute, problem: Problem, kinds: Sequence[str], **more: Allele) -> Genome:
     """Return the genome that leaves these kinds of product to the library."""
     (workload,) = problem.workloads
-    start = route.seeds(workload, HOPPER)[0].genome.alleles()
+    own = (s.genome.alleles() for s in route.seeds(workload, HOPPER))
+    start = next(found for found in own if "library" not in found.values())
     library = {f"{kind}_{gene}": a for kind in kinds for gene, a in FIRST_CHOICE.items()}
     genome = route.space(workload, HOPPER).repair(
         {**start, **library, **more}, np.random.default_rng(0)
@@ -95,7 +96,8 @@ def test_a_product_has_the_genes_of_the_one_that_makes_it(name: str) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_a_search_begins_with_the_library_where_there_are_many_tokens(name: str) -> None:
     many = {"batch": 1, "seq": 1024} if name == "decoder_block" else {"tokens": 4096}
-    for shape, first in ((SHAPES[name], False), (many, True)):
+    few = {"batch": 3, "seq": 11} if name == "decoder_block" else {"tokens": 512}
+    for shape, first in ((few, False), (many, True)):
         route, problem = route_of(name, shape)
         (workload,) = problem.workloads
         seeds = [seed.genome for seed in route.seeds(workload, HOPPER)]

@@ -48,7 +48,7 @@ def test_an_expert_begins_with_what_is_expected_fastest(tokens: int) -> None:
     jobs = route.jobs(workload)  # type: ignore[arg-type]
     every = route.seeds(workload, HOPPER)  # type: ignore[arg-type]
     seeds = [s for s in every if not any(s.genome[f"{n}_by"] == "library" for n, _ in jobs)]
-    assert len(seeds) == len(every) - 2 and (every[0] is seeds[0]) == (tokens < 512)
+    assert len(seeds) == len(every) - 2 and (every[0] is seeds[0]) == (tokens < 2048)
     totals = []
     for seed in seeds:
         us = 0.0
