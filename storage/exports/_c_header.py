@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kernelarc.genomes import Genome, InputError, Workload
+from kernelarc.genomes import LT_ROUTE, Genome, InputError, Workload
 from kernelarc.genomes.routes import Route, cpu_routes, macros_of
 from kernelarc.storage._contract import Best
+from kernelarc.storage.exports._compiled import is_triton
 from kernelarc.storage.exports._naming import macro_word
 from kernelarc.storage.exports._placing import FileWriter
 from kernelarc.storage.exports._subject import Subject
@@ -22,11 +23,17 @@ def c_header_files(subject: Subject, path: Path) -> Mapping[Path, FileWriter]:
     """Write one block for each workload whose best was audited.
 
     Raises:
-        InputError: No best was audited, or two genes would be one macro.
+        InputError: No best is a kernel in C, none was audited, or two genes would be one macro.
     """
-    audited = [(w, b) for w in subject.workloads if (b := subject.best(w)) and b.audited]
+    number = subject.campaign.id
+    routes = {best.evaluation.candidate.genome.route for best in subject.bests}
+    if routes and not any(_in_c(best) for best in subject.bests):
+        raise InputError(
+            f"campaign {number}: format c-header holds macros for sources in C, and its bests are "
+            f"of route {', '.join(sorted(routes))}"
+        )
+    audited = [(w, b) for w in subject.workloads if _is_held(b := subject.best(w)) and b]
     if not audited:
-        number = subject.campaign.id
         raise InputError(
             f"campaign {number}: no best was audited yet, and a header holds nothing else; "
             f"'kernelarc resume' or 'kernelarc verify' audits it"
@@ -53,7 +60,7 @@ def _lines(subject: Subject, audited: list[tuple[Workload, Best]]) -> Iterator[s
 
 
 def _introduction(subject: Subject, device: str, shape_names: list[str]) -> Iterator[str]:
-    without = [w.label for w in subject.workloads if not _is_audited(subject, w)]
+    without = [w.label for w in subject.workloads if not _is_held(subject.best(w))]
     yield f"/* {_comment(subject.operator.name)}: genomes tuned for one device, per shape."
     yield f"   Device: {_comment(subject.device_label)}"
     yield f"   From kernelarc's campaign {subject.campaign.id}; {_assurance(subject)}"
@@ -66,7 +73,7 @@ def _introduction(subject: Subject, device: str, shape_names: list[str]) -> Iter
         yield f"   To choose a shape, define {', '.join(shape_names)};"
         yield "   with none of them defined the first shape is taken."
     for label in without:
-        yield f"   Left out, because no best of it was audited: {_comment(label)}"
+        yield f"   Left out, because no kernel in C is its audited best: {_comment(label)}"
     yield "*/"
 
 
@@ -78,9 +85,14 @@ def _assurance(subject: Subject) -> str:
     return "every number below was audited."
 
 
-def _is_audited(subject: Subject, workload: Workload) -> bool:
-    best = subject.best(workload)
-    return best is not None and best.audited
+def _in_c(best: Best) -> bool:
+    """Tell whether a best may be compiled from C: neither a library's nor Triton's."""
+    genome = best.evaluation.candidate.genome
+    return genome.route != LT_ROUTE and not is_triton(genome)
+
+
+def _is_held(best: Best | None) -> bool:
+    return best is not None and best.audited and _in_c(best)
 
 
 def _shape(workload: Workload) -> dict[str, str]:

@@ -129,6 +129,15 @@ def test_a_campaign_of_another_route_has_no_table(small_space: Path, tmp_path: P
         export(reader, None, "cublaslt", tmp_path / "t.json")
 
 
+def test_an_algorithm_of_a_library_has_no_macros(store: Path, tmp_path: Path) -> None:
+    with (
+        open_reader(str(store)) as reader,
+        pytest.raises(InputError, match="its bests are of route cublaslt"),
+    ):
+        export(reader, None, "c-header", tmp_path / "t.h")
+    assert not (tmp_path / "t.h").exists()
+
+
 # What is refused
 
 
