@@ -60,6 +60,12 @@ def baseline_remarks(
     for (name, cause), labels in failed.items():
         short = cause if len(cause) <= _LONGEST else f"{cause[:_LONGEST]}…"
         told.append(f"no baseline for {_listed(labels)}: {name}: {short}")
+    for label, each in tried.items():
+        if off := each.get(EAGER, {}).get("off"):
+            told.append(
+                f"{label}: the reference itself, in its own types, misses the workload's tolerance "
+                f"({off}): no baseline was held to it"
+            )
     if eager:
         told.append(
             f"{_listed(eager)}: the only baseline is torch's eager mode (~): a faster one would "

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+_grouped_mm = getattr(functional, "grouped_mm", None) or torch._grouped_mm
 _LEAST = 8  # rows of an expert: none is empty, and each begins at a multiple
 
 
@@ -59,20 +60,20 @@ def grouped(
     token, offs = order // top_k, bounds.to(torch.int32)
     x_rows, grad_rows = packed(x[token]), packed(grad[token])
     scale = packed(routing.flatten()[order][:, None].to(x.dtype))
-    gate = functional.grouped_mm(x_rows, gate_proj.mT, offs=offs)
-    up = functional.grouped_mm(x_rows, up_proj.mT, offs=offs)
-    inner = functional.grouped_mm(grad_rows, down_proj, offs=offs)
+    gate = _grouped_mm(x_rows, gate_proj.mT, offs=offs)
+    up = _grouped_mm(x_rows, up_proj.mT, offs=offs)
+    inner = _grouped_mm(grad_rows, down_proj, offs=offs)
     grad_gate, grad_up, hidden, worth = _scaled(gate, up, inner, scale)
-    parts = functional.grouped_mm(grad_gate, gate_proj, offs=offs)
-    parts = parts + functional.grouped_mm(grad_up, up_proj, offs=offs)
+    parts = _grouped_mm(grad_gate, gate_proj, offs=offs)
+    parts = parts + _grouped_mm(grad_up, up_proj, offs=offs)
     back = torch.empty_like(place).index_copy_(0, order, place)  # where each choice's row lies
     grad_x, *grad_shared = products(grad, x, shared_gate, shared_up, shared_down)
     summed = parts[back].view(tokens, top_k, -1).sum(1, dtype=torch.float32)
     return (
         (summed + grad_x).to(x.dtype),
         worth[back].view(tokens, top_k).to(routing.dtype),
-        functional.grouped_mm(grad_gate.t(), x_rows, offs=offs),
-        functional.grouped_mm(grad_up.t(), x_rows, offs=offs),
-        functional.grouped_mm(grad_rows.t(), hidden, offs=offs),
+        _grouped_mm(grad_gate.t(), x_rows, offs=offs),
+        _grouped_mm(grad_up.t(), x_rows, offs=offs),
+        _grouped_mm(grad_rows.t(), hidden, offs=offs),
         *grad_shared,
     )

@@ -96,7 +96,12 @@ def test_nobody_is_held_to_a_tolerance_that_the_reference_itself_misses() -> Non
         {"torch eager": took(30.0, "off"), "torch sdpa": took(10.0, "off as well")},
         {"torch eager": 31.0, "torch sdpa": 11.0},
     )
-    assert track.run().fastest == "torch sdpa"
+    found = track.run()
+    assert found.fastest == "torch sdpa"
+    assert found.to_json() == {
+        "torch eager": {"us": 31.0, "off": "off"},
+        "torch sdpa": {"us": 11.0},
+    }
 
 
 def test_compilers_share_a_time_and_who_comes_too_late_is_named() -> None:

@@ -113,5 +113,10 @@ def test_bests_of_a_problem_are_scored_and_the_report_says_what_that_is(tmp_path
     assert remarks[1].endswith(": torch compile: Unsupported: item")
     assert "the only baseline is torch's eager mode" in remarks[2]
     assert len(_baseline_remarks(beside)) == 2
+    off: Tried = {"torch eager": {"us": 9.0, "off": "mismatch: out"}, "torch sdpa": {"us": 12.0}}
+    misses = _baseline_remarks([replace(eager[0], baselines=off)])
+    assert misses[1].endswith(
+        "misses the workload's tolerance (mismatch: out): no baseline was held to it"
+    )
     assert mean_score([found[0].score, None]) is None
     assert score_remark(known, [None]) is None
