@@ -12,6 +12,7 @@ GPU_PYTHON ?= $(BIN)/python
 TORCH := torch==2.13.0+cpu
 TORCH_TESTS := $(addprefix tests/unit/test_,operator_references.py triton_routes.py triton_moe.py cuda_solution.py inductor_table.py)
 COMPILERS := triton==3.6.0 cuda-python==13.0.3 nvidia-cuda-nvrtc==13.5.37
+LOADERS := helion==1.5.1
 
 .PHONY: help setup compilers run test references lint soak bench gpu lock docs clean
 
@@ -28,8 +29,10 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
+# Of a loader, only the class that reads our file is wanted: it needs nothing of what its program needs.
 compilers: $(READY) ## install the compilers of GPU kernels (about 300 MB): their tests need no GPU
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(COMPILERS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(LOADERS)
 
 run: $(READY) ## search two real kernels on this CPU, audit and export the winners (two to five minutes on 2 cores)
 	@bash tools/first_campaigns.sh $(BIN)/kernelarc run/$$(date +%Y%m%d-%H%M%S)

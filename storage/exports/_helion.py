@@ -84,6 +84,11 @@ def helion_configuration(each: Compiled) -> dict[str, Any]:
             continue
         elif not is_neutral(gene, allele):
             raise _foreign(each, gene)
+    if "maxnreg" in found and not str(found.get("pid_type", "")).startswith("persistent"):
+        raise InputError(
+            f"format helion: genome {each.genome.fingerprint} caps registers at "
+            f"{found['maxnreg']}, and Helion does that for persistent kernels alone"
+        )
     if tiles:
         order = sorted(tiles, key=lambda t: _TILE_ORDER.index(t) if t in _TILE_ORDER else 3)
         found["block_sizes"] = [tiles[name] for name in order]

@@ -289,6 +289,18 @@ def test_a_genome_of_the_packaged_product_has_helion_s_words(tmp_path: Path) -> 
     (path,) = exported(tmp_path / "again.json", layer(GEMM, SIZES[0]), [hinted], "helion")
     found = json.loads(path.read_text())
     assert (found["indexing"], found["load_eviction_policies"]) == ("pointer", ["", "last"])
+    for changes in ({"maxnreg": 128}, {"maxnreg": 128, "persistent": False}):
+        capped = {
+            n: v for n, v in {**plain, **changes}.items() if n in changes or n != "persistent"
+        }
+        with pytest.raises(InputError, match="caps registers at 128, and Helion does that for"):
+            exported(
+                tmp_path / "capped.json",
+                layer(GEMM, SIZES[0]),
+                [Genome("triton", capped)],
+                "helion",
+            )
+    assert not (tmp_path / "capped.json").exists()
     other = Genome("triton", {**plain, "loop_stages": 3})
     with pytest.raises(InputError, match="gene 'loop_stages'"):
         exported(tmp_path / "third.json", layer(GEMM, SIZES[0]), [other], "helion")
