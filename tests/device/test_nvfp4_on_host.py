@@ -23,6 +23,8 @@ from kernelarc.genomes import Operator, Workload, packaged_problem
 from kernelarc.genomes._alleles import Allele
 from kernelarc.genomes.kernels import DeviceLimits
 from kernelarc.genomes.routes._cuda_nvfp4_gqa import CudaNvfp4GqaRoute
+from kernelarc.genomes.routes._cuda_nvfp4_space import Nvfp4Sizes
+from kernelarc.genomes.routes._cuda_route import whole_gene
 
 ROUTES = Path(__file__).resolve().parents[2] / "genomes" / "routes"
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
@@ -123,7 +125,16 @@ def outcome(
     genome = route.space(workload, device).genome(genes)
     ready = route.prepared(workload, genome, device.arch)
     assert planted[0] in ready.source
-    program = cuda_host.built(replace(ready, source=ready.source.replace(*planted)), folder)
+    source = ready.source.replace(*planted)
+    if genes["products"] == "fp4":  # what the host reckons is what the kernel has
+        sizes = Nvfp4Sizes(
+            batch=1, q_heads=job.group * job.kv_heads, kv_heads=job.kv_heads, length=job.length,
+            head=job.head,
+        )  # fmt: skip
+        tile = whole_gene(genome, "tile_kv")
+        source += f"static_assert(COLUMNS == {sizes.native_columns(tile)});\n"
+        source += f"static_assert(BARRIER + 16 + 1024 == {ready.launches[0].shared_bytes});\n"
+    program = cuda_host.built(replace(ready, source=source), folder)
     found, complaint = cuda_host.run(program, job.tensors, job.outputs, seed=seed)
     if complaint:
         return complaint

@@ -234,6 +234,19 @@ def test_attention_over_4_bit_floats_is_right(tmp_path: Path) -> None:
 
 
 @needs_torch
+@pytest.mark.parametrize("products", ["warpgroup", "warp"])
+@pytest.mark.parametrize("head", [128, 64])
+def test_keys_that_pass_by_in_tiles_are_right(tmp_path: Path, head: int, products: str) -> None:
+    whole = packaged_problem("nvfp4_gqa")
+    operator = with_constants(whole.operator, query_heads=10, kv_heads=2, head_dim=head)
+    shapes = (
+        {"batch_size": b, "seq_len": n} for b, n in ((1, 2048), (2, 301), (1, 1000), (1, 200))
+    )
+    problem = bound(operator, whole, *shapes)
+    judged(cuda_nvfp4_gqa_route(operator), problem, tmp_path, drawn=5, pin={"products": products})
+
+
+@needs_torch
 @pytest.mark.parametrize("heads", [128, 64])
 def test_decoder_blocks_are_right(tmp_path: Path, heads: int) -> None:
     whole = packaged_problem("decoder_block")
