@@ -14,7 +14,9 @@ from tests.unit.emulated import COMPILER, bits, numbers, run_parts
 from tests.unit.interpreted import small_operator
 from tests.unit.lt_fake import HEURISTIC, FakeLt
 
+from kernelarc.bench.kernels._launchable import PlanLaunchable
 from kernelarc.bench.kernels._library_steps import LibrarySteps, NoSuchChoiceError
+from kernelarc.bench.kernels._messages import PlanContender
 from kernelarc.bench.kernels._program import (
     Addresses,
     LaunchRefusedError,
@@ -22,6 +24,8 @@ from kernelarc.bench.kernels._program import (
     Program,
     begun_alone,
 )
+from kernelarc.bench.kernels._shelf import BuildShelf
+from kernelarc.bench.kernels._workbench import NO_SUCH_CHOICE, KernelWorkbench
 from kernelarc.genomes import Allele, Genome, Problem, packaged_problem
 from kernelarc.genomes.kernels import (
     Build,
@@ -35,6 +39,7 @@ from kernelarc.genomes.kernels import (
     Step,
     TensorArgument,
     TensorMap,
+    code_hash,
 )
 from kernelarc.genomes.routes._cuda_block import CudaBlock, cuda_block_route
 from kernelarc.genomes.routes._cuda_moe import CudaExpert, cuda_expert_route
@@ -349,3 +354,44 @@ def test_a_kernel_behind_a_product_may_overlap_and_a_first_one_may_not() -> None
         if isinstance(step, Launch)
     ]
     assert overlaps == [False, True, True, True]
+
+
+def test_a_plan_with_products_is_kept_on_the_shelf(tmp_path: Path) -> None:
+    name = code_hash(b"a")
+    build = Build(
+        plan=LaunchPlan(steps=(_launch(name), _product(added=TensorArgument("x")))),
+        binaries={name: b"a"},
+        kernels=(KernelReport(symbol="k", registers=8),),
+        arch="sm_90a",
+    )
+    shelf = BuildShelf(tmp_path)
+    shelf.put("abcd", build)
+    found = shelf.get("abcd")
+    assert found == build and found.content == build.content
+
+
+def test_a_choice_that_is_not_there_rejects_a_candidate() -> None:
+    """The worker says so of the one candidate, and goes on."""
+    bench = SimpleNamespace(job=SimpleNamespace(aliases={}))
+    log: list[Any] = []
+    one = SimpleNamespace(
+        _bench_of=lambda workload: bench,
+        _ready=lambda: SimpleNamespace(stream=SimpleNamespace(ptr=3)),
+        _loader=Loader(Driver(log)),
+        _memory=SimpleNamespace(place=lambda buffers: None),
+        _library=LibrarySteps(CallingLt(log), 1),
+    )
+    for choice, expected in ((0, PlanLaunchable), (3, str)):
+        steps = (_launch("a", overlap=False), _product(heuristic=choice))
+        build = Build(
+            plan=LaunchPlan(steps=steps),
+            binaries={"a": b"a"},
+            kernels=(KernelReport(symbol="k", registers=8),),
+            arch="sm_90a",
+        )
+        made = KernelWorkbench._launchable(one, 0, PlanContender(build))  # type: ignore[arg-type]
+        assert isinstance(made, expected)
+        if isinstance(made, PlanLaunchable):
+            assert made.properties()["library"] == (HEURISTIC,)
+        else:
+            assert made == NO_SUCH_CHOICE
