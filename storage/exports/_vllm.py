@@ -1,7 +1,8 @@
 """Formats ``vllm-moe`` and ``vllm-fp8``: what vLLM and SGLang read for their Triton kernels.
 
 A file holds one layer: the batch size to the genome. Its name is part of the format, so PATH may
-be a folder; the file then gets the name under which it is looked for.
+be a folder; the file then gets the name under which vLLM looks for it. SGLang reads the same body
+under a name with a space in the shape of a block: there PATH is that name.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 """The genes of both kernels, with the names that they may have here."""
 
 _FP8 = "fp8_w8a8"
-_USUAL_BLOCK = "128,128"
+_USUAL_BLOCK, _FAMILY = "128,128", "H200"
 
 
 def vllm_moe_files(subject: Subject, path: Path) -> Mapping[Path, FileWriter]:
@@ -94,6 +95,8 @@ def file_name(subject: Subject, workload: Workload, layer: Mapping[str, int]) ->
     dtype = workload.options.get("dtype", _FP8 if eight or dense else None)
     block = workload.options.get("block_shape", _USUAL_BLOCK if dense else None)
     device = re.sub(r"\s+", "_", subject.device_label)
+    if not dense and _FAMILY in device.split("_"):  # fused MoE knows one file for all of them
+        device = f"NVIDIA_{_FAMILY}"
     parts = [f"{name}={value}" for name, value in layer.items()] + [f"device_name={device}"]
     if dtype:
         parts.append(f"dtype={dtype}")

@@ -201,6 +201,21 @@ def test_a_moe_file_has_the_name_and_the_body_that_are_looked_for(
     assert '\n    "1": {\n        "BLOCK_SIZE_M"' in text
 
 
+def test_a_member_of_a_family_has_the_name_that_its_program_looks_for(tmp_path: Path) -> None:
+    job = operator("M", "E", "N", "K", dtype="float8_e4m3fn")
+    problem = layer(job, {"M": 1, "E": 8, "N": 64, "K": 64})
+    for format, name in (
+        ("vllm-moe", "E=8,N=64,device_name=NVIDIA_H200,dtype=fp8_w8a8.json"),
+        (
+            "vllm-fp8",
+            "N=64,K=64,device_name=NVIDIA_H200_NVL,dtype=fp8_w8a8,block_shape=[128,128].json",
+        ),
+    ):
+        (tmp_path / format).mkdir()
+        (path,) = exported(tmp_path / format, problem, [genome()], format, device="NVIDIA H200 NVL")
+        assert path.name == name
+
+
 def test_fp8_files_are_one_a_layer(tmp_path: Path) -> None:
     rows = [{"M": m, "N": n, "K": 7168} for n in (4096, 24576) for m in (1, 64)]
     problem = layer(operator("M", "N", "K", dtype="float8_e4m3fn"), *rows)
