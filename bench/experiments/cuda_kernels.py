@@ -365,7 +365,9 @@ KINDS: Mapping[str, tuple[Maker, ...]] = {
     "norm": tuple(partial(norm_case, shape=shape) for shape in _NORMS),
     "gated": tuple(partial(gated_case, tokens=tokens) for tokens in (4096, 512)),
     "paged": tuple(partial(paged_case, axes=axes) for axes in _PAGED),
-    "quantised": tuple(partial(quantised_case, shape=shape) for shape in ((64, 256), (8, 128))),
+    "quantised": tuple(
+        partial(quantised_case, shape=shape) for shape in ((64, 256), (8, 128), (2, 2048))
+    ),
 }
 
 
