@@ -17,8 +17,8 @@ so that a replay has the same fingerprints as the device that was recorded::
 knew to be worth trying first, best guess first, with the mutation's name; ``checked`` says how many
 genomes were asked about, and ``refused`` which of them the device refused. ``legality`` is
 ``"constraints"`` only where every legal genome has a row and all constraints are expressions;
-else ``"rows"``: then a genome is legal where it has a row. ``properties`` are the whole numbers that
-were reported of it, registers and shared memory for example; older files lack the column.
+else ``"rows"``: then a genome is legal where it has a row. ``properties`` are the whole numbers
+that were reported of it, registers and shared memory for example; older files lack the column.
 """
 
 from __future__ import annotations
