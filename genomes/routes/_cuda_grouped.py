@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeAlias
 
 from kernelarc.genomes._gene import Gene, When
-from kernelarc.genomes._genes import Choice, PowerOfTwo
+from kernelarc.genomes._genes import Boolean, Choice, PowerOfTwo
 from kernelarc.genomes._genome import Genome
 from kernelarc.genomes._strategies import Strategy
 from kernelarc.genomes.kernels import (
@@ -38,7 +38,8 @@ _WARPGROUP = 128
 _BOX_ROWS = 256  # most of a box
 _MOST_STAGES = 8
 _MOST_SUMS, _SUMS_OF_TWO = 192, 64  # registers of a thread; where two blocks share them
-_BARRIERS_BYTES = 8 * 2 * _MOST_STAGES
+_MOST_CONSUMERS = 3
+_BARRIERS_BYTES = 8 * (2 * _MOST_STAGES + _MOST_CONSUMERS)
 _RESERVED_BYTES = 1024  # of every block, beside its own
 _LAUNCH_ONLY = ("l2_promotion",)
 _NOTHING = ScalarArgument(0, "u64")  # no address
@@ -140,6 +141,11 @@ def grouped_genes(kind: Kind) -> tuple[Gene, ...]:
         choice("producer_registers", (24, 40), Strategy.SCHEDULING,
                "Registers that a producer's thread keeps; consumers get the others."),
     ]  # fmt: skip
+    if kind.by_weight:
+        genes.append(
+            Boolean(name=f"{kind.name}_in_turn", strategy=Strategy.SCHEDULING,
+                    description="Warpgroups multiply in turn, each a tile of its own.")
+        )  # fmt: skip
     if not kind.gated:
         buffers = choice("buffers", (1, 2, 4), Strategy.MEMORY,
                          "Buffers of 64 x 64 elements a consumer has on their way out.",
@@ -163,6 +169,8 @@ def grouped_constraints(kind: Kind, device: DeviceLimits, depths: tuple[int, ...
     name = kind.name
     sums = f"{name}_wg_rows // 64 * {name}_tile_n // 2"
     high = f"{name}_consumers * {name}_wg_rows"
+    if kind.by_weight:
+        high = f"{name}_wg_rows * (1 + ({name}_consumers - 1) * (1 - {name}_in_turn))"
     stages = f"{name}_stages * ({high} + {name}_tile_n) * {name}_tile_k * {ELEMENT_BYTES}"
     own = ALIGNMENT_BYTES + _BARRIERS_BYTES
     half = device.shared_bytes_multiprocessor // 2 - _RESERVED_BYTES
@@ -174,6 +182,8 @@ def grouped_constraints(kind: Kind, device: DeviceLimits, depths: tuple[int, ...
         f"{stages} <= {room}",
         f"{name}_share == 1 or {name}_blocks == 1",
     ]
+    if kind.by_weight:
+        texts.append(f"{name}_in_turn <= {name}_consumers - 1")
     if not kind.gated:
         buffers = f"{name}_consumers * {name}_buffers * {BOX * BOX * ELEMENT_BYTES}"
         texts.append(f"{stages} + {buffers} <= {room}")
@@ -216,7 +226,9 @@ class GroupedShape:
     @property
     def tile_m(self) -> int:
         """Rows of a tile."""
-        return self._gene("consumers") * self._gene("wg_rows")
+        return self._gene("wg_rows") * (
+            1 if self.genome.get("in_turn") else self._gene("consumers")
+        )
 
     @property
     def tile_n(self) -> int:
@@ -276,6 +288,7 @@ def grouped_prepared(
         "PAIRED": int(kind.paired),
         "LEFT_ACROSS": int(kind.left_across),
         "RIGHT_ACROSS": int(kind.right_across),
+        "IN_TURN": int(bool(genome.get("in_turn"))),
     }
     launch = Launch(
         binary="",

@@ -154,8 +154,8 @@ def layer_starts(
         yield made(1, _WIDE, "engine", "left")
         yield made(2, _WIDE, "engine")
     yield made(2, _SQUARE, "engine")
-    yield made(1, _SQUARE, "engine")
-    yield made(2, {**_SQUARE, "share": 2}, "direct")
+    yield made(1, _IN_TURN, "engine")
+    yield made(2, {**_IN_TURN, "share": 2}, "direct")
     yield made(2, _HIGH, "engine")
     yield made(1, _LARGE, "direct", "left")
 
@@ -167,7 +167,14 @@ _WHOLE: Start = {
 
 def _named(kind: Kind, genes: Start) -> Start:
     """Return a kind's genes with its name before theirs."""
-    whole = {"group": 8, "producer_registers": 40, "keep": "none", "share": 1, **genes}
+    whole = {
+        "group": 8,
+        "producer_registers": 40,
+        "keep": "none",
+        "share": 1,
+        "in_turn": False,
+        **genes,
+    }
     return {f"{kind.name}_{gene}": allele for gene, allele in whole.items()}
 
 
@@ -181,3 +188,4 @@ def _out(consumers: int, wg_rows: int, tile_n: int, stages: int) -> Start:
 # Products by weights: what goes out is what lasts.
 _SQUARE, _HIGH = _out(2, 64, 128, 4), _out(2, 128, 128, 4)
 _WIDE, _LARGE = _out(2, 64, 256, 3), _out(2, 128, 192, 3)
+_IN_TURN: Start = {**_out(2, 128, 192, 4), "in_turn": True}

@@ -14,11 +14,12 @@
 //
 // One producer warp keeps the copy engine busy; warpgroups of consumers multiply what has arrived.
 // Of a tile only those blocks of 64 rows are loaded that the expert has, and only warpgroups whose
-// rows it has multiply. SHARE blocks of a cluster take neighbouring tiles of columns: each loads a
+// rows it has multiply. IN_TURN: every warpgroup has tiles of its own, one multiplies while others
+// write out. SHARE blocks of a cluster take neighbouring tiles of columns: each loads a
 // part of the rows and hands it to all.
 //
 // Genes (macros): CONSUMERS, WG_ROWS, TILE_N, TILE_K, STAGES, BLOCKS, GROUP, KEEP_none|left|right|stream,
-// EPILOGUE_direct|engine, BUFFERS, PRODUCER_REGISTERS, SHARE, PDL, PRODUCTS_warpgroup|warp.
+// EPILOGUE_direct|engine, BUFFERS, PRODUCER_REGISTERS, SHARE, IN_TURN, PDL, PRODUCTS_warpgroup|warp.
 // The job: DTYPE_*, BY_WEIGHT, GATED, PAIRED, LEFT_ACROSS, RIGHT_ACROSS.
 
 #include "device.cuh"
@@ -30,7 +31,11 @@
 #endif
 
 #define WG_BLOCKS (WG_ROWS / 64)
+#if IN_TURN
+#define TILE_M WG_ROWS
+#else
 #define TILE_M (CONSUMERS * WG_ROWS)
+#endif
 #if GATED
 #define OUT_N (TILE_N / 2)                  // columns of the output that a tile gives
 #else
@@ -196,6 +201,9 @@ grouped(const __grid_constant__ TensorMap left_map, const __grid_constant__ Tens
     const u32 buffers = base + STAGES * STAGE_BYTES;
     const u32 full = buffers + BUFFERS_BYTES;
     const u32 empty = full + 8 * STAGES;
+#if IN_TURN
+    const u32 my_turn = empty + 8 * STAGES;
+#endif
     const int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
     const int thread = threadIdx.x % 128;
 #if SHARE > 1
@@ -207,8 +215,11 @@ grouped(const __grid_constant__ TensorMap left_map, const __grid_constant__ Tens
     if (threadIdx.x == 0) {
         for (u32 stage = 0; stage < STAGES; ++stage) {
             barrier_init(full + 8 * stage, 1);
-            barrier_init(empty + 8 * stage, CONSUMERS * SHARE);
+            barrier_init(empty + 8 * stage, (IN_TURN ? 1 : CONSUMERS) * SHARE);
         }
+#if IN_TURN
+        for (u32 i = 0; i < CONSUMERS; ++i) barrier_init(my_turn + 8 * i, 1);
+#endif
         barrier_inits_visible();
         prefetch_map(&left_map);
         prefetch_map(&right_map);
@@ -299,7 +310,7 @@ grouped(const __grid_constant__ TensorMap left_map, const __grid_constant__ Tens
 #endif
         const int consumer = warpgroup - 1;
         const int warp = thread / 32, lane = thread % 32;
-        const int wg_row = consumer * WG_ROWS;
+        const int wg_row = IN_TURN ? 0 : consumer * WG_ROWS;
         Ring ring = {0, 0};
         float sums[WG_BLOCKS][TILE_N / 2];
 #if SHARE > 1
@@ -316,8 +327,15 @@ grouped(const __grid_constant__ TensorMap left_map, const __grid_constant__ Tens
         const u32 my_buffers = buffers + consumer * (BUFFERS * BUFFER_BYTES);
         u32 chunk_number = 0;     // of all chunks that this warpgroup has written
 #endif
+        [[maybe_unused]] int number = -1;
         for (int turn = blockIdx.x / SHARE; turn < plan.turns; turn += gridDim.x / SHARE) {
             const Work work = plan.at(turn, rank);
+#if IN_TURN
+            if (++number % CONSUMERS != consumer) {
+                ring.skip(work.steps);
+                continue;
+            }
+#endif
             const int first_row = work.out_row + wg_row;
             if (first_row >= work.limit) {     // none of these rows is the expert's
                 if (thread == 0) pass_by(ring, work.steps, full, empty);
@@ -332,6 +350,11 @@ grouped(const __grid_constant__ TensorMap left_map, const __grid_constant__ Tens
             }
 #if PRODUCTS_warpgroup
             u32 before = 0;        // the stage that may still be read
+#endif
+#if IN_TURN
+            // Not before all of what the others multiply has arrived: a stage's parity tells only
+            // its last two fillings apart.
+            if (number > 0) barrier_wait(my_turn + 8 * consumer, (number - 1) / CONSUMERS & 1);
 #endif
             for (int step = 0; step < work.steps; ++step) {
                 barrier_wait(full + 8 * ring.stage, ring.parity);
@@ -372,6 +395,10 @@ grouped(const __grid_constant__ TensorMap left_map, const __grid_constant__ Tens
 #pragma unroll
             for (int block = 0; block < WG_BLOCKS; ++block) hold(sums[block]);
             if (work.steps > 0) release(before);
+#endif
+#if IN_TURN
+            warps_sync(1 + consumer, 128);         // all of them have seen that it was their turn
+            if (thread == 0) barrier_arrive(my_turn + 8 * ((consumer + 1) % CONSUMERS));
 #endif
 
 #if GATED

@@ -56,6 +56,8 @@ def tiles(**kinds: dict[str, Any]) -> dict[str, Any]:
             genes.pop("buffers", None)
         if kind.gated:
             genes.pop("epilogue")
+        if kind.by_weight:
+            genes.setdefault("in_turn", False)
         found |= {f"{kind.name}_{name}": allele for name, allele in genes.items()}
     return found
 
@@ -303,13 +305,23 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
         ),
         {"tokens": 130},  # 64, 128 or 192 rows to an expert; an odd number of columns of tiles, too
     ),
+    "three warpgroups in turn, more steps than stages": (
+        tiles(weight={"consumers": 3, "in_turn": True}),
+        {"tokens": 330},  # 192 rows and more to most experts, none to one
+    ),
     "rows shared by warpgroups of two blocks": (
         {
             **tiles(
                 inner={"wg_rows": 128, "share": 2, "tile_k": 128},
                 hidden={"wg_rows": 128, "share": 2, "stages": 3},
                 token={"tile_n": 128, "consumers": 2, "share": 2},
-                weight={"wg_rows": 128, "share": 2, "tile_k": 128},
+                weight={
+                    "consumers": 2,
+                    "in_turn": True,
+                    "share": 2,
+                    "epilogue": "engine",
+                    "buffers": 1,
+                },
             ),
             "pad": 128,
             "products": "warpgroup",
