@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from kernelarc.bench.kernelfile import options_of
 from kernelarc.engine.tuning._finding import (
     Call,
     found_configuration,
@@ -59,7 +60,8 @@ def autotune(  # noqa: PLR0917 - Triton's own order
 
     Raises:
         MissingPartError: Triton is not installed.
-        InputError: ``space`` or ``budget`` is not what it may be.
+        InputError: ``space`` or ``budget`` is not what it may be, or ``space`` does not fit the
+            kernel and its configurations.
     """
     wishes = Wishes(space=space, budget=budget, store=store)
     kind = tuned_kernel_class()
@@ -69,6 +71,8 @@ def autotune(  # noqa: PLR0917 - Triton's own order
             kernel, kernel.arg_names, list(configs), list(key), reset_to_zero, restore_value,
             pre_hook=pre_hook, post_hook=post_hook, prune_configs_by=prune_configs_by, **others,
         )  # fmt: skip
+        seeds = [{**getattr(each, "kwargs", {}), **options_of(each)} for each in made.configs]
+        wishes.demand_space(made.base_fn.__name__, made.arg_names, seeds)
         made.wishes = wishes
         return made
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernelarc.genomes import Gene, InputError, as_seen, widened
+from kernelarc.genomes import Gene, InputError, as_seen, nearest, widened
+from kernelarc.genomes.triton import OPTIONS
 
 MODE_VARIABLE, STORE_VARIABLE = "KERNELARC_AUTOTUNE", "KERNELARC_AUTOTUNE_STORE"
 SEARCH, READ, OFF = "search", "read", "off"
 CONFIGURATIONS = "configs"
 DEFAULT_BUDGET = 200
-_MODES = (SEARCH, READ, OFF)
+_MODES, _PLAIN = (SEARCH, READ, OFF), (bool, int, float, str)
 
 
 def mode() -> str:
@@ -75,6 +76,30 @@ class Wishes:
         """Return the store's path or URL."""
         store = default_store() if self.store is None else os.fspath(self.store)
         return store if "://" in store else str(Path(store).absolute())
+
+    def demand_space(
+        self, kernel: str, parameters: Sequence[str], seeds: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Refuse a space of alleles by gene that does not fit its kernel: before any call.
+
+        Args:
+            kernel: Its name.
+            parameters: Its own.
+            seeds: Its configurations, constants and options by name.
+
+        Raises:
+            InputError: A name is no parameter and no option, or a list lacks what a
+                configuration says.
+        """
+        known = [*parameters, *OPTIONS]
+        for name, domain in self.space.items() if isinstance(self.space, Mapping) else ():
+            if name not in known:
+                raise InputError(
+                    f"autotune: space names {name!r}, which is no parameter of kernel {kernel!r} "
+                    f"and no option of the compiler{nearest(name, known)}"
+                )
+            seen = [{name: seed[name]} for seed in seeds if isinstance(seed.get(name), _PLAIN)]
+            widened(seen, {name: domain})
 
     def genes(self, seeds: Sequence[Mapping[str, Any]]) -> tuple[Gene, ...]:
         """Return the genes around a kernel's configurations.

@@ -351,6 +351,21 @@ def test_wishes_are_checked_when_the_program_starts() -> None:
             Wishes(**wrong)
 
 
+def test_a_space_is_held_against_the_kernel_when_the_program_starts() -> None:
+    seeds = [{"BLOCK": 128, "SHAPE": object(), "num_warps": 4, "maxnreg": 0}]
+    for right in (None, "configs", {"BLOCK": [64, 128]}, {"SPLIT": [1, 2]}, {"num_stages": [2]}):
+        Wishes(space=right).demand_space("k", ("x", "BLOCK", "SHAPE", "SPLIT"), seeds)
+    wrong: Any
+    for wrong, message in (
+        ({"BLOK": [128]}, r"space names 'BLOK', .* kernel 'k' .*\(did you mean 'BLOCK'\?\)"),
+        ({"BLOCK": [64]}, "gene 'BLOCK' has not the value 128 of a configuration"),
+        ({"BLOCK": 128}, "'BLOCK' needs a gene or a list of its values, not 128"),
+        ({"num_warps": []}, "num_warps"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Wishes(space=wrong).demand_space("k", ("x", "BLOCK", "SHAPE", "SPLIT"), seeds)
+
+
 def test_where_a_store_stands_and_what_may_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
     monkeypatch.delenv("KERNELARC_AUTOTUNE_STORE", raising=False)
@@ -625,6 +640,10 @@ def test_the_decorated_kernel_is_triton_s_own_kind_and_bad_wishes_show_at_once(
         '''.replace("\\n        ", "\\n"))
         import kernels
         print(isinstance(kernels.k, Autotuner), kernels.k.keys, kernels.k.wishes.evaluations)
+        try:
+            kernelarc.autotune(configs=[], key=[], space={"BLOK": [1]})(kernels.k.fn)
+        except kernelarc.InputError as error:
+            print(error)
         """
     )
     done = subprocess.run(
@@ -636,4 +655,5 @@ def test_the_decorated_kernel_is_triton_s_own_kind_and_bad_wishes_show_at_once(
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert "budget is 0" in done.stdout, done.stderr
+    assert "space names 'BLOK', which is no parameter of kernel 'k'" in done.stdout
     assert "True ['n'] 200" in done.stdout
