@@ -140,8 +140,61 @@ DEVICE void pass_by(Ring ring, int steps, u32 full, u32 empty) {
     }
 }
 
+// Four lanes have a row's pairs of columns of four groups of eight, a group a word; afterwards each
+// lane has all eight columns of one group. Done twice it takes itself back.
+DEVICE void turn_groups(u32 (&words)[4]) {
+#pragma unroll
+    for (int distance = 1; distance < 4; distance *= 2) {
+        const bool upper = threadIdx.x & distance;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const int low = distance == 1 ? 2 * i : i, high = low + distance;
+            const u32 other =
+                __shfl_xor_sync(0xffffffffu, upper ? words[low] : words[high], distance);
+            (upper ? words[low] : words[high]) = other;
+        }
+    }
+}
+
+// Four groups of eight columns from `column` on, by 16 bytes a lane. Rows have whole groups.
+DEVICE void load_groups(const element* tensor, int row, int column, int m, int n, u32 (&words)[4]) {
+    const int own = column + (int)threadIdx.x % 4 * 8;
+    uint4 held = make_uint4(0, 0, 0, 0);
+    if (row < m && own < n) held = *(const uint4*)(tensor + (i64)row * n + own);
+    words[0] = held.x, words[1] = held.y, words[2] = held.z, words[3] = held.w;
+    turn_groups(words);
+}
+
+DEVICE void store_groups(element* tensor, int row, int column, int m, int n, u32 (&words)[4]) {
+    turn_groups(words);
+    const int own = column + (int)threadIdx.x % 4 * 8;
+    if (row < m && own < n) {
+        *(uint4*)(tensor + (i64)row * n + own) = make_uint4(words[0], words[1], words[2], words[3]);
+    }
+}
+
 #if GATED
-// The end of a gated tile: gradients inside the expert, two columns of a row at a time.
+// Gradients of two columns of a row, and the hidden row times its scale; `part` gets their share of
+// the scale's gradient.
+struct Gradients { u32 hidden, gate, up; };
+
+DEVICE Gradients gradients_of(const float* gate, const float* up, float2 given, float scale,
+                              float& part) {
+    const float grad[2] = {given.x, given.y};
+    float hidden[2], by_gate[2], by_up[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const float sigmoid = __fdividef(1.0f, 1.0f + __expf(-gate[i]));
+        const float silu = gate[i] * sigmoid, scaled = grad[i] * scale;
+        hidden[i] = silu * up[i] * scale;
+        part += grad[i] * (silu * up[i]);
+        by_up[i] = scaled * silu;
+        by_gate[i] = scaled * up[i] * sigmoid * (1.0f + gate[i] * (1.0f - sigmoid));
+    }
+    return {pack2(hidden[0], hidden[1]), pack2(by_gate[0], by_gate[1]), pack2(by_up[0], by_up[1])};
+}
+
+// The end of a gated tile: gradients inside the expert, 32 columns of a row at a time.
 DEVICE void leave_gradients(float (&sums)[WG_BLOCKS][TILE_N / 2], const Work& work, int first_row,
                             int lane, int rows, int n, const element* inner, element* out,
                             element* out_2, element* out_3, const float* scales,
@@ -152,28 +205,37 @@ DEVICE void leave_gradients(float (&sums)[WG_BLOCKS][TILE_N / 2], const Work& wo
         for (int half = 0; half < 2; ++half) {
             const int row = first_row + block * 64 + lane / 4 + half * 8;
             const float scale = !scales ? 1.0f : row < work.limit ? scales[row] : 0.0f;
+            const float* gate = sums[block] + 2 * half;
+            const float* up = gate + OUT_N / 2;
             float part = 0.0f;
 #pragma unroll
-            for (int j = 0; j < OUT_N / 8; ++j) {
-                const int column = work.column + j * 8 + lane % 4 * 2;
-                const float* gate = sums[block] + 4 * j + 2 * half;
-                const float* up = gate + OUT_N / 2;
-                const float2 given = load_pair(inner, row, column, work.limit, n);
-                const float grad[2] = {given.x, given.y};
-                float hidden[2], by_gate[2], by_up[2], product = 0.0f;
+            for (int j = 0; j + 4 <= OUT_N / 8; j += 4) {
+                const int column = work.column + j * 8;
+                u32 given[4], hidden[4], by_gate[4], by_up[4];
+                load_groups(inner, row, column, work.limit, n, given);
 #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    const float sigmoid = __fdividef(1.0f, 1.0f + __expf(-gate[i]));
-                    const float silu = gate[i] * sigmoid, scaled = grad[i] * scale;
-                    hidden[i] = silu * up[i] * scale;
-                    product += grad[i] * (silu * up[i]);
-                    by_up[i] = scaled * silu;
-                    by_gate[i] = scaled * up[i] * sigmoid * (1.0f + gate[i] * (1.0f - sigmoid));
+                for (int i = 0; i < 4; ++i) {
+                    const int at = 4 * (j + i);
+                    float product = 0.0f;
+                    const Gradients found =
+                        gradients_of(gate + at, up + at, unpack2(given[i]), scale, product);
+                    if (column + 8 * i < n) part += product;   // beyond, another expert's were read
+                    hidden[i] = found.hidden, by_gate[i] = found.gate, by_up[i] = found.up;
                 }
-                if (column < n) part += product;      // beyond, another expert's columns were read
-                store_pair(out, row, column, work.limit, n, hidden[0], hidden[1]);
-                store_pair(out_2, row, column, work.limit, n, by_gate[0], by_gate[1]);
-                store_pair(out_3, row, column, work.limit, n, by_up[0], by_up[1]);
+                store_groups(out, row, column, work.limit, n, hidden);
+                store_groups(out_2, row, column, work.limit, n, by_gate);
+                store_groups(out_3, row, column, work.limit, n, by_up);
+            }
+#pragma unroll
+            for (int j = OUT_N / 32 * 4; j < OUT_N / 8; ++j) {
+                const int column = work.column + j * 8 + lane % 4 * 2;
+                if (row >= work.limit || column >= n) continue;
+                const i64 at = (i64)row * n + column;
+                const Gradients found = gradients_of(gate + 4 * j, up + 4 * j,
+                                                     unpack2(*(const u32*)(inner + at)), scale, part);
+                *(u32*)(out + at) = found.hidden;
+                *(u32*)(out_2 + at) = found.gate;
+                *(u32*)(out_3 + at) = found.up;
             }
             part += __shfl_xor_sync(0xffffffffu, part, 1);
             part += __shfl_xor_sync(0xffffffffu, part, 2);
@@ -437,11 +499,16 @@ grouped(const __grid_constant__ TensorMap left_map, const __grid_constant__ Tens
             for (int block = 0; block < WG_BLOCKS; ++block) {
                 const int row = first_row + block * 64 + warp * 16 + lane / 4;
 #pragma unroll
-                for (int j = 0; j < OUT_N / 8; ++j) {
-                    const int column = work.column + j * 8 + lane % 4 * 2;
+                for (int j = 0; j < OUT_N / 8; j += 4) {
                     const float* s = sums[block] + 4 * j;
-                    store_pair(out, row, column, work.limit, n, s[0], s[1]);
-                    store_pair(out, row + 8, column, work.limit, n, s[2], s[3]);
+                    u32 upper[4], lower[4];
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        upper[i] = pack2(s[4 * i], s[4 * i + 1]);
+                        lower[i] = pack2(s[4 * i + 2], s[4 * i + 3]);
+                    }
+                    store_groups(out, row, work.column + j * 8, work.limit, n, upper);
+                    store_groups(out, row + 8, work.column + j * 8, work.limit, n, lower);
                 }
             }
 #endif
