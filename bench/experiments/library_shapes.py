@@ -39,9 +39,12 @@ SHAPES = tuple(
 )
 _OPTIONS = {"dtype": "bf16", "layout": "TN", "workspace_mib": 64}
 _PLAIN, _RESIDUAL = "plain", "with residual in place"
+KINDS = (_PLAIN, _RESIDUAL)
 
 
-def measure(kinds: Sequence[str], seconds: float, seed: int, output: Path | None) -> dict[str, Any]:
+def measure(
+    seconds: float, seed: int, output: Path | None, kinds: Sequence[str] = KINDS
+) -> dict[str, Any]:
     """Run the campaigns; the first's figures are written before the second begins."""
     figures = with_machine({"seconds_a_shape": seconds, "campaigns": {}})
     for kind in kinds:
@@ -67,11 +70,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=4.0, help="of searching, a shape")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=(_PLAIN, _RESIDUAL), help="the other one stays out")
+    parser.add_argument("--only", choices=KINDS, help="the other one stays out")
     output_option(parser)
     arguments = parser.parse_args()
-    kinds = [arguments.only] if arguments.only else [_PLAIN, _RESIDUAL]
-    show(measure(kinds, arguments.seconds, arguments.seed, arguments.output), arguments.output)
+    kinds = [arguments.only] if arguments.only else KINDS
+    show(measure(arguments.seconds, arguments.seed, arguments.output, kinds), arguments.output)
 
 
 if __name__ == "__main__":

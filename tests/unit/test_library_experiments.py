@@ -82,6 +82,8 @@ def test_plain_and_residual_products_have_a_campaign_each(
         "plain",
         "with residual in place",
     }
+    only = library_shapes.measure(0.5, 0, None, library_shapes.KINDS[1:])
+    assert list(only["campaigns"]) == ["with residual in place"]
 
 
 def test_a_warm_campaign_has_a_third_and_is_timed_beside_the_cold_one(
