@@ -80,6 +80,9 @@ _JOB: Mapping[str, _Reader] = {
     "warp_specialize": _switch,
 }
 
+# Options of which a job of other types knows nothing.
+_FOR_TYPES: Mapping[str, str] = {"tf32": "float32", "fast_accum": "float8"}
+
 
 def job_options(options: Mapping[str, Option]) -> dict[str, Option]:
     """Return those options that belong to the job and not to the operator."""
@@ -95,7 +98,8 @@ def matmul_target(workloads: Sequence[Mapping[str, int]], options: Mapping[str, 
             false: what a library then needs not write twice.
 
     Raises:
-        InputError: An axis or option is unknown, or its value is not what it must be.
+        InputError: An axis or option is unknown, its value is not what it must be, or an option has
+            nothing to act on.
     """
     known = {**_FORM, **_JOB}
     for name, value in options.items():
@@ -105,6 +109,8 @@ def matmul_target(workloads: Sequence[Mapping[str, int]], options: Mapping[str, 
     batched = any("B" in axes for axes in workloads)
     shapes = [_shape(axes, batched=batched) for axes in workloads or [{}]]
     given = job_options(options)
+    if given.get("in_place") is True and options.get("residual") is not True:
+        raise InputError("option in_place is for a residual: give residual=true, too")
     if options.get("residual") is True:
         given = {"in_place": True, **given}
     if options.get("dtype") == "tf32":
@@ -138,7 +144,8 @@ def with_job_options(problem: Problem, options: Mapping[str, Option]) -> Problem
     """Return a problem whose workloads carry options of the job; those that are off say nothing.
 
     Raises:
-        InputError: An option is unknown, or its value is not what it must be.
+        InputError: An option is unknown, its value is not what it must be, or it has nothing to act
+            on. A library would refuse it; routes that do not look at it would run, and say nothing.
     """
     for name, value in options.items():
         if name not in _JOB:
@@ -146,6 +153,11 @@ def with_job_options(problem: Problem, options: Mapping[str, Option]) -> Problem
                 f"operator {problem.operator.name!r} has no option {name!r}{nearest(name, _JOB)}"
             )
         _JOB[name](name, value)
+        kind = _FOR_TYPES.get(name)
+        matrices = (spec for spec in problem.operator.inputs if len(spec.shape or ()) > 1)
+        found = dict.fromkeys(spec.dtype for spec in matrices)
+        if kind is not None and value is True and not any(t.startswith(kind) for t in found):
+            raise InputError(f"option {name} is for {kind} factors, not {', '.join(found)}")
     workloads = tuple(_with(workload, options) for workload in problem.workloads)
     return Problem(operator=problem.operator, workloads=workloads)
 

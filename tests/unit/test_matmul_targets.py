@@ -67,6 +67,10 @@ def test_tf32_is_float32_with_a_tolerance_of_its_own() -> None:
         ({}, {"workspace_mib": True}, "0 to 4096"),
         ({}, {"residual": 1}, "true or false"),
         ({}, {"cache": "luke"}, "option cache"),
+        ({}, {"tf32": True}, "option tf32 is for float32 factors, not bfloat16"),
+        ({}, {"tf32": True, "dtype": "fp8"}, "option tf32 is for float32 factors"),
+        ({}, {"fast_accum": True}, "option fast_accum is for float8 factors, not bfloat16"),
+        ({}, {"in_place": True}, "give residual=true"),
     ],
 )
 def test_what_is_refused(axes: dict[str, int], options: dict[str, object], text: str) -> None:
