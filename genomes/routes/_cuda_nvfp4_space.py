@@ -175,7 +175,7 @@ def _key_tiles(sizes: Nvfp4Sizes, device: DeviceLimits) -> tuple[Gene, ...]:
     tile = Choice(
         name="tile_kv",
         options=tuple(sorted(options)),
-        strategy=Strategy.TENSOR_CORE,
+        strategy=Strategy.TENSOR_CORE if sizes.is_long else Strategy.BLACKWELL,
         when=None if sizes.is_long else When("products", (NATIVE,)),
         description="Keys whose scores are there at once.",
     )

@@ -27,7 +27,8 @@
 #define TILES ((ROWS + 127) / 128)
 #define KV_TILES ((LENGTH + TILE_KV - 1) / TILE_KV)
 #define STEPS (HEAD / 64)                   // products of 64 features
-#define CHUNKS (HEAD / 32)                  // 16 bytes of codes each
+#define CODE_BYTES (HEAD / 2)               // of a row
+#define CHUNKS (CODE_BYTES / 16)
 #define SCALE_BYTES 512                     // of 128 rows and 64 features
 #define KEY_PARTS ((TILE_KV + 127) / 128)   // of a tile's scales
 #define WIDER (TILE_KV > HEAD ? TILE_KV : HEAD)
@@ -50,16 +51,17 @@ static_assert(NEEDED <= 512, "tensor memory has 512 columns");
 
 #include "codes.cuh"
 
-// Rows of codes, 16 bytes a plane; rows from `end` on are zeros.
+// Rows of codes, 16 bytes at a time where the swizzle has them; rows from `end` on are zeros.
 template <int rows>
 DEVICE void copy_codes(u32 target, const u8* codes, int first, int end) {
     for (int i = threadIdx.x; i < rows * CHUNKS; i += THREADS) {
         const int row = i / CHUNKS, chunk = i % CHUNKS;
         uint4 held = make_uint4(0, 0, 0, 0);
         if (first + row < end) held = *(const uint4*)(codes + ((i64)(first + row) * CHUNKS + chunk) * 16);
+        const u32 place = row * CODE_BYTES + chunk * 16;
         asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
-                     ::"r"(target + chunk * (rows * 16) + row * 16), "r"(held.x), "r"(held.y),
-                     "r"(held.z), "r"(held.w) : "memory");
+                     ::"r"(target + (place ^ (place >> 7 & (CHUNKS - 1)) << 4)), "r"(held.x),
+                     "r"(held.y), "r"(held.z), "r"(held.w) : "memory");
     }
 }
 
@@ -94,9 +96,8 @@ DEVICE void begin_scores(u32 base, u32 memory, bool new_rows) {
     }
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
-        const u64 left = planes_of_16_bytes(base + QUERIES + step * (2 * 128 * 16), 128 * 16);
-        const u64 right = planes_of_16_bytes(base + KEYS + step * (2 * TILE_KV * 16), TILE_KV * 16);
-        multiply_codes(memory, left, right, product_of_codes(TILE_KV),
+        multiply_codes(memory, codes_described(base + QUERIES, CODE_BYTES) + 2 * step,
+                       codes_described(base + KEYS, CODE_BYTES) + 2 * step, product_of_codes(TILE_KV),
                        memory + QUERY_COLUMNS + 4 * step,
                        memory + KEY_COLUMNS + 4 * step * KEY_PARTS, step > 0);
     }

@@ -12,10 +12,10 @@ DEVICE u64 described(u32 address, u32 leading_bytes, u32 stride_bytes) {
            (u64)((stride_bytes & 0x3ffffu) >> 4) << 32 | DESCRIBED_HERE;
 }
 
-// Rows of codes, not swizzled: 8 rows of 16 bytes follow one another, then the next 8 rows; the next
-// 16 bytes of every row lie `plane_bytes` further on.
-DEVICE u64 planes_of_16_bytes(u32 address, u32 plane_bytes) {
-    return described(address, plane_bytes, 128);
+// Rows of codes, 64 bytes (128 codes) or 32 bytes, swizzled over as many: 8 rows are a group. The next
+// 64 codes of every row are 32 bytes on: 2 more in the description.
+DEVICE u64 codes_described(u32 address, u32 row_bytes) {
+    return described(address, 16, 8 * row_bytes) | (u64)(row_bytes == 64 ? 4 : 6) << 61;
 }
 
 // Rows of 128 bytes, swizzled over 128 bytes; the next 16 elements of a row are 32 bytes on.

@@ -453,14 +453,15 @@ inline void multiply_codes(uint32_t sums, uint64_t a, uint64_t b, uint32_t produ
         const unsigned width = (product >> 17 & 63) * 8;
         // Dense; scale parts 0; e2m1 twice; nothing negated or turned; unsigned e4m3; 128 rows; 64 deep.
         if ((product & ~(63u << 17)) != (1u << 7 | 1u << 10 | 8u << 24)) fail("not that product of codes");
-        if (left.swizzle || right.swizzle) fail("codes that are swizzled are not known here");
+        if (left.swizzle != right.swizzle || (left.swizzle != 4 && left.swizzle != 6))
+            fail("codes lie in rows of 64 or 32 bytes, swizzled over as many");
         const auto numbers = [](const Described& from, uint32_t scales, unsigned rows) {
             std::vector<float> found(rows * 64);
+            const uint32_t row_bytes = from.swizzle == 4 ? 64 : 32, turned = row_bytes / 16 - 1;
             for (unsigned row = 0; row < rows; ++row)
                 for (unsigned k = 0; k < 64; ++k) {
-                    const uint32_t at = from.start + row / 8 * from.stride + row % 8 * 16 +
-                                        k / 32 * from.leading + k % 32 / 2;
-                    const uint8_t pair = load_by_engine<uint8_t>(at);
+                    const uint32_t at = from.start + row / 8 * from.stride + row % 8 * row_bytes + k / 2;
+                    const uint8_t pair = load_by_engine<uint8_t>(at ^ (at >> 7 & turned) << 4);
                     found[row * 64 + k] = code(k % 2 ? pair >> 4 : pair) * scale_of(scales, row, k / 16);
                 }
             return found;
