@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, cycle, repeat
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tests.unit.test_kernel_judge import HostBench
 from kernelarc.bench.cuda import _escapes
 from kernelarc.bench.cuda._clock import Segment, Span
 from kernelarc.bench.cuda._escapes import DEVICE_BUSY, DeviceBusyError, escapes, own_work
+from kernelarc.bench.cuda._jobbench import FindingError, JobBench
 from kernelarc.bench.cuda._judge import ESCAPED_CLOCK
 from kernelarc.genomes import Status
 
@@ -125,3 +127,52 @@ def test_the_judges_own_work_lasts_as_long_as_what_it_stands_beside() -> None:
 
     calls = {us: own_work(clock, sweep, us).calls for us in (10.0, 1500.0, 4000.0, 1e9)}
     assert calls == {10.0: 150, 1500.0: 150, 4000.0: 400, 1e9: 512}
+
+
+class _Alternating:
+    """A span that adds its product, or its twin that takes it away; late as it is told."""
+
+    calls = 4
+
+    def __init__(self, sign: int, added: list[int], late: Iterator[bool]) -> None:
+        self._sign, self._added, self._late = sign, added, late
+
+    def replay(self) -> Span:
+        self._added.append(self._sign)
+        assert sum(self._added) in {0, 1}, "values do not grow"
+        return Span(600.0, next(self._late))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "own", "ends"),
+    [
+        (NEVER, NEVER, None),
+        ((True, True, False), NEVER, None),
+        (ALWAYS, NEVER, FindingError),
+        (ALWAYS, ALWAYS, DeviceBusyError),
+    ],
+    ids=["never", "now and then", "every time", "busy"],
+)
+def test_the_library_alone_is_judged_by_the_same_rule(
+    pattern: Sequence[bool],
+    own: Sequence[bool],
+    ends: type[Exception] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_escapes, "_PAUSES_S", (0.0, 0.0))
+    stand_in: Any = HostBench("product").bench.tools
+    graph, judge = stand_in.clock.graph, cycle(own)
+    monkeypatch.setattr(stand_in.clock, "graph", lambda segments: Late(graph(segments), judge))
+    job: Any = object.__new__(JobBench)
+    job.tools, job.task = stand_in, SimpleNamespace(cache="cold")
+    added: list[int] = []
+    late = cycle(pattern)
+    job.graphs = lambda *given: [_Alternating(sign, added, late) for sign in (1, -1)]
+    if ends is None:
+        spans, censored, calls = job._timed(None, 600.0, None)
+        assert (spans, censored, calls) == ([600.0] * 4, False, 4)
+        return
+    with pytest.raises(ends) as caught:
+        job._timed(None, 600.0, None)
+    if ends is FindingError:
+        assert caught.value.finding.failure == ESCAPED_CLOCK  # type: ignore[attr-defined]
