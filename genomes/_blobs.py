@@ -80,13 +80,20 @@ def find_blob(path: str, roots: Sequence[Path]) -> Path | None:
     """
     parts = Path(path).parts
     if Path(path).is_absolute():
-        return Path(path) if Path(path).is_file() else None
+        return Path(path) if _is_file(Path(path)) else None
     for root in roots:
         for start in range(len(parts)):
             candidate = root.joinpath(*parts[start:])
-            if candidate.is_file():
+            if _is_file(candidate):
                 return candidate.resolve()
     return None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that no file can have
+        return False
 
 
 def open_blob(path: Path, key: str) -> Blob:
@@ -103,7 +110,7 @@ def open_blob(path: Path, key: str) -> Blob:
         begin, end = (int(place) for place in entry["data_offsets"])
         shape = tuple(int(extent) for extent in entry["shape"])
         dtypes = _DTYPES.get(str(entry["dtype"]), ())
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise InputError(f"{path}: the entry of {key!r} is malformed") from None
     if not 0 <= begin <= end <= path.stat().st_size - start:
         raise InputError(f"{path} is shorter than its tensor {key!r}: it was cut off")
@@ -118,7 +125,7 @@ def _header(path: Path) -> tuple[dict[str, object], int]:
         entries = json.loads(text)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError(f"{path} is no safetensors file: its header is no JSON") from None
     if not isinstance(entries, dict):
         raise InputError(f"{path} is no safetensors file: its header is no JSON object")

@@ -239,9 +239,8 @@ def _functions(entry: Node, source: str) -> dict[str, ast.FunctionDef]:
             warnings.simplefilter("ignore")
             body = ast.parse(source).body
     except SyntaxError as error:
-        raise entry.refused(
-            f"is no Python: {error.msg} in line {error.lineno} of the source"
-        ) from None
+        line = "" if error.lineno is None else f" in line {error.lineno} of the source"
+        raise entry.refused(f"is no Python: {error.msg}{line}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise entry.refused(f"is no Python: {error or 'nested too deeply'}") from None
     return {part.name: part for part in body if isinstance(part, ast.FunctionDef)}

@@ -58,10 +58,14 @@ class MissingPartError(KernelarcError):
     exit_code = 4
 
 
+_MOST_SHOWN = 40
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return ``" (did you mean X?)"`` for the known word nearest to ``word``, or the known ones."""
     names = sorted(known)
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     if close:
         return f" (did you mean {close[0]!r}?)"
-    return f" (known: {', '.join(names)})" if names else ""
+    shown = [*names[:_MOST_SHOWN], *(["..."] if len(names) > _MOST_SHOWN else [])]
+    return f" (known: {', '.join(shown)})" if names else ""

@@ -7,6 +7,8 @@ of a field is looked for only when something is refused.
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,8 +157,10 @@ def read_text(path: Path) -> str:
     """Return a file's text.
 
     Raises:
-        InputError: It is missing, a folder, unreadable or not UTF-8.
+        InputError: It is missing, a folder, a pipe or the like, unreadable or not UTF-8.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError(f"{path} is no regular file; one is needed there")
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -187,9 +191,17 @@ def parsed(text: str, where: str, first_line: int = 1) -> Node:
         raise InputError(
             f"{where}, line {line}: no JSON: {error.msg} (column {error.colno})"
         ) from None
+    except ValueError:  # digits without end
+        line = first_line + text.count("\n", 0, _endless_number(text))
+        raise InputError(f"{where}, line {line}: a number has too many digits") from None
     except RecursionError:
         raise InputError(f"{where}, line {first_line}: nested too deeply") from None
     return Node(value, Source(where, text, first_line))
+
+
+def _endless_number(text: str) -> int:
+    found = re.search(rf"\d{{{sys.get_int_max_str_digits() + 1}}}", text)
+    return found.start() if found else 0
 
 
 # Looking for a place

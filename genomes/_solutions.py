@@ -155,8 +155,11 @@ def _content(item: Node, name: str, folder: Path | None) -> str:
     content = item.get("content")
     if content is not None and content.value != "":
         return content.text("the source's text")
-    if folder is not None and (folder / name).is_file():
-        return read_text(folder / name)
+    try:
+        if folder is not None and (folder / name).is_file():
+            return read_text(folder / name)
+    except OSError:  # a name that no file can have
+        pass
     raise item.refused(f"lacks the field 'content', and there is no file {name!r} beside it")
 
 

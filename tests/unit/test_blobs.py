@@ -112,6 +112,7 @@ def test_the_user_s_trace_folder_is_a_root_and_the_place_does_not_count(
         ({"i": ("I32", [4], bytes(12))}, 0, r"12 bytes are not what \(4,\) needs"),
         (GOOD, 20, "is shorter than its tensor 'i': it was cut off"),
         ({"i": ("I32", ["four"], bytes(16))}, 0, "the entry of 'i' is malformed"),
+        ({"i": ("I32", [float("inf")], bytes(16))}, 0, "the entry of 'i' is malformed"),
     ],
 )
 def test_a_file_that_holds_something_else_is_refused_with_line_and_field(
@@ -125,7 +126,14 @@ def test_a_file_that_holds_something_else_is_refused_with_line_and_field(
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"short", (10**12).to_bytes(8, "little"), b"\x02" + bytes(7) + b"[]"]
+    "content",
+    [
+        b"",
+        b"short",
+        (10**12).to_bytes(8, "little"),
+        b"\x02" + bytes(7) + b"[]",
+        (10**5).to_bytes(8, "little") + b"[" * 10**5,
+    ],
 )
 def test_what_is_no_such_file(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.safetensors"

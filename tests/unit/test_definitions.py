@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -438,6 +439,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         ("list.json", b"[1]", r"line 1: must be a JSON object .*, not \[1\]"),
         ("bytes.json", b"{}\n\xff\xfe{}", "line 2: not UTF-8 text"),
         ("deep.json", b"[" * 200_000, "nested too deeply"),
+        ("digits.json", b'{"name":\n ' + b"1" * 5_000 + b"}", "line 2: a number has too many dig"),
     ]
     for name, content, message in cases:
         file = tmp_path / name
@@ -448,6 +450,9 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         assert name in str(caught.value) and "\n" not in str(caught.value)
     with pytest.raises(InputError, match="is a folder; a file is needed"):
         load_definition(tmp_path)
+    os.mkfifo(tmp_path / "pipe.jsonl")  # which nobody writes to: it is not waited for
+    with pytest.raises(InputError, match=r"pipe\.jsonl is no regular file; one is needed"):
+        load_workloads(tmp_path / "pipe.jsonl", operator)
     (tmp_path / "none.jsonl").write_text("\n")
     with pytest.raises(InputError, match="holds no workloads"):
         load_workloads(tmp_path / "none.jsonl", operator)
