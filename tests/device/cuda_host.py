@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,7 @@ from kernelarc.genomes.kernels import (
 from kernelarc.genomes.routes._cuda_route import Prepared
 
 _SUPPORT = Path(__file__).with_name("cuda_host.hpp")
+_FLAGS = ("-std=c++20", "-O1", "-w", "-Wno-psabi", "-fno-strict-aliasing")
 _NOTHING = (
     "griddepcontrol", "fence.mbarrier", "setmaxnreg", "wgmma.fence", "cp.async.wait_all",
     "tcgen05.fence", "tcgen05.relinquish",
@@ -104,10 +108,20 @@ def built(ready: Prepared, folder: Path) -> Path:
     )
     source, program = folder / "kernel.cpp", folder / "kernel"
     main = _main(ready, tuple(_clustered(launch, plain) for launch in ready.launches))
-    source.write_text(f'#include "{_SUPPORT}"\n{text}\n{main}')
-    flags = ["-std=c++20", "-O1", "-w", "-Wno-psabi", "-fno-strict-aliasing"]
-    subprocess.run(["g++", *flags, str(source), "-o", str(program)], check=True)
+    support = Path(_precompiled().name) / _SUPPORT.name
+    source.write_text(f'#include "{support}"\n{text}\n{main}')
+    subprocess.run(["g++", *_FLAGS, str(source), "-o", str(program)], check=True)
     return program
+
+
+@cache
+def _precompiled() -> tempfile.TemporaryDirectory[str]:
+    """A folder with the support's header, compiled: half of a kernel's time, once a process."""
+    folder = tempfile.TemporaryDirectory(prefix="cuda-host-")
+    header = Path(shutil.copy(_SUPPORT, folder.name))
+    made = f"{header}.gch"
+    subprocess.run(["g++", *_FLAGS, "-x", "c++-header", str(header), "-o", made], check=True)
+    return folder
 
 
 def run(
