@@ -55,6 +55,14 @@ def _check_problem(subject: Subject) -> None:
             f"{operator.name!r} has no reference in torch. Run a problem folder, or a packaged "
             f"problem such as gemm_residual"
         )
+    for workload in subject.workloads:
+        given = [name for name in workload.axes if name in operator.axes]
+        fixed = [name for name in given if operator.axes[name].kind == "const"]
+        if fixed:
+            raise InputError(
+                f"campaign {subject.campaign.id}: workload {workload.label!r} gives the const axis "
+                f"{fixed[0]!r} another value; format sol tells shapes apart by var axes only"
+            )
 
 
 def _routes(subject: Subject) -> tuple[str, ...]:

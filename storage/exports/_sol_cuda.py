@@ -23,6 +23,7 @@ from kernelarc.genomes.kernels import (
 )
 from kernelarc.genomes.routes._cuda_route import CudaRoute, Prepared
 from kernelarc.genomes.routes._cuda_source import configured
+from kernelarc.storage.exports._sol_rows import ARCH, audited_rows, not_packaged
 from kernelarc.storage.exports._sol_triton import entry, key_of, key_values
 from kernelarc.storage.exports._sol_words import about, solution_name
 from kernelarc.storage.exports._subject import Subject
@@ -30,7 +31,6 @@ from kernelarc.storage.exports._subject import Subject
 Algorithms: TypeAlias = tuple[tuple[int, ...], ...]
 """Attributes of what the library ran, product after product of a plan."""
 
-ARCH = "sm_90a"
 FILE, KERNELS, REFERENCE = "solution.py", "kernels.py", "reference.py"
 LIBRARY = "library_products.py"
 _FILLED = re.compile(r"# -- names and table: .*?# -- end --\n", re.DOTALL)
@@ -61,24 +61,6 @@ def cuda_solution(subject: Subject) -> Solution:
     )
 
 
-def audited_rows(subject: Subject, route: CudaRoute) -> list[tuple[Workload, Genome]]:
-    """Return the workloads whose audited best is of a route, with the genome.
-
-    Raises:
-        InputError: A genome is none of the route's: it belongs to a source of one's own.
-    """
-    genomes = {
-        best.workload: best.evaluation.candidate.genome
-        for best in subject.bests
-        if best.audited and best.evaluation.candidate.genome.route == route.name
-    }
-    held = [(w, genomes[w.fingerprint]) for w in subject.workloads if w.fingerprint in genomes]
-    device = subject.device(ARCH)
-    if not all(route.space(workload, device).contains(genome) for workload, genome in held):
-        raise _own_source(subject)
-    return held
-
-
 def algorithms(subject: Subject) -> dict[str, Algorithms]:
     """Return the attributes of what the library ran in each best, by the workload's fingerprint."""
     found: dict[str, Algorithms] = {}
@@ -102,14 +84,7 @@ def packaged_cuda_route(subject: Subject) -> CudaRoute:
     for route in kernel_routes(subject.operator):
         if isinstance(route, CudaRoute):
             return route.on(subject.device(ARCH))
-    raise _own_source(subject)
-
-
-def _own_source(subject: Subject) -> InputError:
-    return InputError(
-        f"campaign {subject.campaign.id}: format sol writes CUDA kernels that come with kernelarc, "
-        f"not those of a source of one's own"
-    )
+    raise not_packaged(subject, "cuda")
 
 
 def cuda_sources(

@@ -11,10 +11,10 @@ from kernelarc.storage.exports._sol_cublaslt import cublaslt_source
 from kernelarc.storage.exports._sol_cuda import FILE as CUDA_FILE
 from kernelarc.storage.exports._sol_cuda import (
     algorithms,
-    audited_rows,
     cuda_sources,
     packaged_cuda_route,
 )
+from kernelarc.storage.exports._sol_rows import audited_rows
 from kernelarc.storage.exports._sol_triton import triton_sources
 from kernelarc.storage.exports._sol_words import about, solution_name
 from kernelarc.storage.exports._subject import Subject

@@ -18,6 +18,7 @@ from kernelarc.genomes import (
 from kernelarc.genomes.kernels import InputArgument, Zeroing, kernel_routes
 from kernelarc.genomes.triton import Descriptor, Pointer, TritonCall
 from kernelarc.genomes.triton._packaged import PackagedTritonRoute
+from kernelarc.storage.exports._sol_rows import audited_rows
 from kernelarc.storage.exports._sol_words import about, solution_name
 from kernelarc.storage.exports._subject import Subject
 
@@ -52,14 +53,11 @@ def triton_sources(subject: Subject, file: str) -> dict[str, str]:
         MissingPartError: Triton is not installed.
     """
     operator, route = subject.operator, _route(subject)
-    genomes = {
-        best.workload: best.evaluation.candidate.genome
-        for best in subject.bests
-        if best.audited and best.evaluation.candidate.genome.route == route.name
-    }
-    held = [w for w in subject.workloads if w.fingerprint in genomes]
     key = key_of(operator)
-    rows = {key_values(operator, w, key): steps_of(route, w, genomes[w.fingerprint]) for w in held}
+    rows = {
+        key_values(operator, workload, key): steps_of(route, workload, genome)
+        for workload, genome in audited_rows(subject, route)
+    }
     template = files("kernelarc.storage.exports.solutions").joinpath("triton_solution.py")
     source = _FILLED.sub(lambda _: filled(route, key, rows), template.read_text("utf-8"))
     source += entry(operator)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +20,7 @@ from kernelarc.bench.cuda import _session
 from kernelarc.engine import CampaignSettings, _targets, run
 from kernelarc.genomes import (
     Estimate,
+    Genome,
     InputError,
     checked_solution,
     load_solution,
@@ -226,6 +227,48 @@ needs_triton = pytest.mark.skipif(
 )
 
 
+def won_by(name: str, store: Path, change: Callable[[Genome], Genome], out: Path) -> None:
+    """Write the solution of a campaign whose second shape a compiled route won."""
+    with open_reader(str(store)) as reader:
+        row = reader.campaign(None)
+        bests = tuple(replace(best, audited=True) for best in reader.bests(row.id))
+        workload = row.spec.problem.workloads[1]
+        (route,) = (r for r in kernel_routes(row.spec.problem.operator) if r.name == name)
+        space = route.space(workload, DeviceLimits.of_arch("sm_90a"))
+        genome = change(space.sample(np.random.default_rng(1)))
+        second = next(best for best in bests if best.workload == workload.fingerprint)
+        candidate = replace(second.evaluation.candidate, genome=genome)
+        evaluation = replace(second.evaluation, candidate=candidate)
+        first = next(best for best in bests if best is not second)
+        subject = Subject(reader, row, (first, replace(second, evaluation=evaluation)))
+        (writer,) = sol_files(subject, out).values()
+        writer(out)
+
+
+@pytest.mark.parametrize("name", [pytest.param("triton", marks=needs_triton), "cuda"])
+def test_a_genome_of_another_version_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    def older(genome: Genome) -> Genome:
+        """Return it without the first of its genes, as if that had come since."""
+        return Genome(genome.route, dict([*genome.items()][1:]))
+
+    out = tmp_path / "solution.json"
+    with pytest.raises(InputError, match=f"a best of route {name} is none of them") as caught:
+        won_by(name, searched(tmp_path), older, out)
+    assert "or of another version" in str(caught.value) and not out.exists()
+
+
+def test_shapes_that_a_const_axis_tells_apart_are_refused(tmp_path: Path) -> None:
+    problem = packaged_problem("gemm_residual")
+    operator, first = problem.operator, problem.workloads[0]
+    const = next(name for name, axis in operator.axes.items() if axis.kind == "const")
+    other = replace(first, axes={**first.axes, const: 64})
+    subject: Any = SimpleNamespace(
+        operator=operator, workloads=(first, other), campaign=SimpleNamespace(id=3), bests=()
+    )
+    with pytest.raises(InputError, match=f"gives the const axis '{const}' another value"):
+        sol_files(subject, tmp_path / "solution.json")
+
+
 @pytest.mark.parametrize(
     ("name", "modules"),
     [
@@ -234,21 +277,7 @@ needs_triton = pytest.mark.skipif(
     ],
 )
 def test_two_routes_make_one_solution(name: str, modules: set[str], tmp_path: Path) -> None:
-    store = searched(tmp_path)
-    with open_reader(str(store)) as reader:
-        row = reader.campaign(None)
-        bests = tuple(replace(best, audited=True) for best in reader.bests(row.id))
-        workload = row.spec.problem.workloads[1]
-        (route,) = (r for r in kernel_routes(row.spec.problem.operator) if r.name == name)
-        space = route.space(workload, DeviceLimits.of_arch("sm_90a"))
-        genome = space.sample(np.random.default_rng(1))
-        second = next(best for best in bests if best.workload == workload.fingerprint)
-        candidate = replace(second.evaluation.candidate, genome=genome)
-        evaluation = replace(second.evaluation, candidate=candidate)
-        first = next(best for best in bests if best is not second)
-        subject = Subject(reader, row, (first, replace(second, evaluation=evaluation)))
-        (writer,) = sol_files(subject, tmp_path / "solution.json").values()
-        writer(tmp_path / "solution.json")
+    won_by(name, searched(tmp_path), lambda genome: genome, tmp_path / "solution.json")
     solution = load_solution(tmp_path / "solution.json")
     own = {"solution.py", "library_part.py", f"{name}_part.py", "reference.py"}
     assert set(solution.sources) == own | modules
