@@ -184,6 +184,7 @@ class _LiveRow:
             name: {mark: [] for mark in self.marks} for name in METHODS
         }
         self._took = dict.fromkeys(METHODS, 0.0)
+        self._spent: dict[str, list[int]] = {name: [] for name in METHODS}
 
     def repeat(self, source: Live, seed: int) -> None:
         """Run every method once, then time what they found beside the first heuristic."""
@@ -194,6 +195,7 @@ class _LiveRow:
             with contextlib.suppress(SpentError):
                 method(play, seed)
             self._took[name] += time.perf_counter() - begun
+            self._spent[name].append(len(play.best))
             finds |= {(name, mark): play.found(mark) for mark in self.marks}
         timed = _side_by_side(source, list(dict.fromkeys(finds.values())))
         for (name, mark), genome in finds.items():
@@ -212,6 +214,7 @@ class _LiveRow:
                         str(mark): [round(value, 4) for value in values]
                         for mark, values in marks.items()
                     },
+                    "evaluations": self._spent[name],
                     "seconds_a_run": round(self._took[name] / self.repeats, 2),
                 }
                 for name, marks in self.speedups.items()

@@ -4,7 +4,8 @@
 them on recordings, ``--live`` on five products on this machine's GPU; there each repeat ends with
 a contest of what the methods had found at each mark, beside the library's first heuristic. Every
 method but the random one begins with the library's heuristics, which count as evaluations. What is
-illegal, or was evaluated before, costs nothing. ``--seconds`` ends a live comparison after whole
+illegal, or was evaluated before, costs nothing; on a GPU, where each costs time, Optuna is asked at
+most eight times for each evaluation. ``--seconds`` ends a live comparison after whole
 repeats, as many of each shape; what each shape has is written after every one of them, and the
 means so far with it.
 """

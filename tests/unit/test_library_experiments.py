@@ -120,6 +120,7 @@ def test_live_searches_end_after_whole_repeats(
     assert [len(then["shapes"]) for then in written] == [1, 2, 3]
     ours = figures["shapes"][0]["methods"]["islands with conclusions"]
     assert ours["speedup_at"]["25"][0] > 0.99
+    assert ours["evaluations"] == [25]
     assert figures["means"].keys() == METHODS.keys()
 
 
