@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kernelarc.bench.kernelfile import names_kernel_file
-from kernelarc.bench.kernelfolder import brings_kernel, own_cuda_route
+from kernelarc.bench.kernelfolder import brings_kernel, own_cuda_route, triton_source
 from kernelarc.genomes import Genome, InputError
 from kernelarc.genomes.kernels import DeviceLimits, kernel_routes
 from kernelarc.genomes.routes import cpu_routes
@@ -27,6 +27,9 @@ def source_of(row: CampaignRow, genome: Genome) -> str | None:
     target = str(row.spec.settings.get("target", row.spec.target))
     if names_kernel_file(target):
         return _kernel_file(row, target, genome)
+    beside = triton_source(Path(target)) if brings_kernel(Path(target)) else None
+    if beside is not None:
+        return _kernel_file(row, str(beside), genome)
     problem = row.spec.problem
     if genome.route == CUDA_ROUTE:
         return _cuda(row, target, genome)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kernelarc.bench import CpuDevice, Device, replay_device
 from kernelarc.bench.kernelfile import kernel_target, names_kernel_file
-from kernelarc.bench.kernelfolder import brings_kernel, own_cuda_route
+from kernelarc.bench.kernelfolder import brings_kernel, own_route
 from kernelarc.bench.kernels import KernelDevice
 from kernelarc.engine._settings import CampaignSettings
 from kernelarc.genomes import (
@@ -185,11 +185,13 @@ def _folder(settings: CampaignSettings) -> Target:
 
 
 def _own_kernel(settings: CampaignSettings, problem: Problem) -> Target:
-    """Return a problem for a GPU with the CUDA source that its folder brings."""
+    """Return a problem for a GPU with the source that its folder brings."""
     name = settings.device or FIRST_GPU
     if not _on_gpu(name):
-        raise InputError(f"{settings.target}: a CUDA source runs on cuda:N, not on {name!r}")
-    route = own_cuda_route(Path(settings.target), problem.operator)
+        raise InputError(
+            f"{settings.target}: a kernel of one's own runs on cuda:N, not on {name!r}"
+        )
+    route = own_route(Path(settings.target), problem)
     known = _distinct(with_job_options(problem, settings.options))
     return Target(KernelDevice(name, [route], only=settings.routes), known)
 

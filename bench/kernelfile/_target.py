@@ -75,19 +75,19 @@ def kernel_target(target: str, workloads: Sequence[Mapping[str, int]] = ({},)) -
     """
     path, name = _split(target)
     file = read_kernel_file(path, workloads=workloads)
-    said = _chosen(file, name)
+    said = chosen(file, name)
     operator = _operator(file, said)
     return KernelTarget(
         problem=Problem(
             operator=operator,
             workloads=tuple(_workload(file, said, operator, axes) for axes in workloads),
         ),
-        route=_route(file, said, operator),
+        route=file_route(file, said, operator),
         printed=file.printed,
     )
 
 
-def _chosen(file: KernelFile, name: str | None) -> Mapping[str, Any]:
+def chosen(file: KernelFile, name: str | None) -> Mapping[str, Any]:
     """Return the declaration that is meant."""
     if name is not None:
         for said in file.declarations.values():
@@ -171,7 +171,8 @@ def _workload(
     )
 
 
-def _route(file: KernelFile, said: Mapping[str, Any], operator: Operator) -> TritonFileRoute:
+def file_route(file: KernelFile, said: Mapping[str, Any], operator: Operator) -> TritonFileRoute:
+    """Return the route of a declaration, for an operator with its tensors."""
     genes = tuple(gene_from_json(entry) for entry in said["genes"])
     names = tuple(gene.name for gene in genes)
     return TritonFileRoute(

@@ -52,6 +52,29 @@ def brings_kernel(folder: Path) -> bool:
     return (folder / FILE).is_file()
 
 
+def triton_source(folder: Path) -> Path | None:
+    """Return the Python file that a folder's ``kernel.toml`` names, or None where it is CUDA C++.
+
+    Raises:
+        InputError: ``kernel.toml`` cannot be read, or has other fields beside a Python file: that
+            declares genes and launches itself.
+    """
+    path = folder / FILE
+    values = _toml(path)
+    named = values.get("source")
+    if not isinstance(named, str) or not named.endswith(".py"):
+        return None
+    for other in values:
+        if other != "source":
+            raise InputError(
+                f"{path}: {other} is for a CUDA source; {named} declares a "
+                f"kernelarc.TritonKernel, genes and seeds included"
+            )
+    if not (folder / named).is_file():
+        raise InputError(f"{path}: source names {named!r}, and there is no such file beside it")
+    return folder / named
+
+
 def own_cuda_route(folder: Path, operator: Operator) -> OwnCudaRoute:
     """Read ``kernel.toml`` of a folder and return its route.
 

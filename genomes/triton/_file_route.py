@@ -61,7 +61,8 @@ class TritonFileRoute(KernelRoute):
     def space(self, workload: Workload, device: DeviceLimits) -> Space:
         """Return the file's genes under its constraints and the device's."""
         limits = device_constraints(self.genes, self.operator, device)
-        own = [table for axes, table in self.pruned if dict(axes) == dict(workload.axes)]
+        bound = axis_values(self.operator, workload)
+        own = [table for axes, table in self.pruned if axes.items() <= bound.items()]
         space = Space(self.name, self.genes, (*self.constraints, *own, *limits))
         return assign_strategies(space, self.strategies)
 

@@ -70,7 +70,7 @@ def test_a_folder_with_a_kernel_is_a_target() -> None:
     assert [w.axes["rows"] for w in target.problem.workloads] == [8192, 131]
     assert device_for(settings).name == "cuda:0"
     assert brings_kernel(EXAMPLE) and not brings_kernel(EXAMPLE.parent)
-    with pytest.raises(InputError, match="a CUDA source runs on cuda:N, not on 'cpu'"):
+    with pytest.raises(InputError, match="a kernel of one's own runs on cuda:N, not on 'cpu'"):
         resolve_target(CampaignSettings(target=str(EXAMPLE), device="cpu"))
 
 
