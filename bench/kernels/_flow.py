@@ -283,10 +283,14 @@ class Flow:
         self._board(Flight(candidate, place, PlanContender(build), bound), build.content)
 
     def _board(self, flight: Flight, content: str) -> None:
-        """Queue a build for the device, unless an equal one was measured or is on its way."""
+        """Queue a build for the device, unless another's equal one was measured or is on its way.
+
+        A genome that is asked for again is measured again: that is what it is asked for.
+        """
         key = flight.workload, content
         known = self._known.get(key)
-        if known is not None and _answers(*known, flight.limit_us):
+        asked_again = known is not None and known[0].candidate.genome == flight.candidate.genome
+        if known is not None and not asked_again and _answers(*known, flight.limit_us):
             self._arrive(self._same(flight.candidate, known[0]), flight.workload)
         elif key in self._followers:
             self._followers[key].append(flight)
