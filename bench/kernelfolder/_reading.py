@@ -92,7 +92,8 @@ def own_cuda_route(folder: Path, operator: Operator) -> OwnCudaRoute:
         return OwnCudaRoute(operator, own)
     except InputError as error:
         text = str(error)
-        raise InputError(text if text.startswith(str(folder)) else f"{path}: {text}") from None
+        named = text.startswith((str(path), f"{folder}/"))
+        raise InputError(text if named else f"{path}: {text}") from None
 
 
 def _toml(path: Path) -> dict[str, Any]:

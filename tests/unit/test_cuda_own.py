@@ -74,6 +74,14 @@ def test_a_folder_with_a_kernel_is_a_target() -> None:
         resolve_target(CampaignSettings(target=str(EXAMPLE), device="cpu"))
 
 
+def test_a_fault_is_named_once_in_the_folder_at_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(copied(tmp_path, ('"alpha", "y"', '"alpha", "z"')))
+    with pytest.raises(InputError, match=r"^kernel\.toml: launches\[0\]\.arguments\[3\] 'z' is no"):
+        opened(Path())
+
+
 def test_headers_of_the_folder_are_written_in(tmp_path: Path) -> None:
     folder = copied(tmp_path)
     source = folder / "scaled_add.cu"
