@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -41,6 +42,7 @@ _FIELDS = ("source", "launches", "genes", "constraints", "seeds", "scratch")
 _LAUNCH_FIELDS = ("symbol", "grid", "block", "cluster", "shared_bytes", "arguments")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"(?P<file>[^"]+)"[^\n]*\n', re.MULTILINE)
 _MOST_INCLUDES = 64
+_TOOLKIT = "/usr/local/cuda"
 _KINDS = {
     "float64": "f64", "float32": "f32", "float16": "f16", "int64": "i64", "int32": "i32",
     "int16": "i16", "int8": "i8", "bool": "u8",
@@ -214,14 +216,23 @@ def _text(folder: Path, file: str) -> str:
 
 
 def toolkit_headers() -> tuple[str, ...]:
-    """Return the folders of CUDA's headers that are installed as a Python package."""
+    """Return the folder of CUDA's headers: a Python package's, a toolkit's, else Triton's own."""
+    packaged = [path for root in _package("nvidia") for path in sorted(root.glob("*/include"))]
+    named = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")]
+    toolkits = [Path(folder) / "include" for folder in (*named, _TOOLKIT) if folder]
+    within = [root / "backends" / "nvidia" / "include" for root in _package("triton")]
+    for folder in (*packaged, *toolkits, *within):
+        if (folder / "cuda_fp16.h").is_file():
+            return (str(folder),)
+    return ()
+
+
+def _package(name: str) -> list[Path]:
     try:
-        spec = find_spec("nvidia")
+        spec = find_spec(name)
     except (ModuleNotFoundError, ValueError):
-        return ()
-    roots = list(spec.submodule_search_locations or ()) if spec is not None else []
-    found = [path.parent for root in roots for path in Path(root).glob("*/include/cuda_fp16.h")]
-    return tuple(str(path) for path in sorted(found))[:1]
+        return []
+    return [] if spec is None else [Path(root) for root in spec.submodule_search_locations or ()]
 
 
 def _gene(table: _Table, place: int, entry: Any) -> Gene:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.test_cuda_routes import HOPPER, needs_nvrtc
 
-from kernelarc.bench.kernelfolder import brings_kernel, own_cuda_route
+from kernelarc.bench.kernelfolder import _reading, brings_kernel, own_cuda_route
 from kernelarc.engine import CampaignSettings
 from kernelarc.engine._targets import device_for, resolve_target
 from kernelarc.genomes import InputError, Problem, load_problem
@@ -72,6 +72,25 @@ def test_a_folder_with_a_kernel_is_a_target() -> None:
     assert brings_kernel(EXAMPLE) and not brings_kernel(EXAMPLE.parent)
     with pytest.raises(InputError, match="a kernel of one's own runs on cuda:N, not on 'cpu'"):
         resolve_target(CampaignSettings(target=str(EXAMPLE), device="cpu"))
+
+
+def test_cuda_s_headers_are_found_wherever_they_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots = {"nvidia": tmp_path / "nvidia", "triton": tmp_path / "triton"}
+    monkeypatch.setattr(_reading, "_package", lambda name: [roots[name]])
+    places = [
+        roots["triton"] / "backends" / "nvidia" / "include",
+        tmp_path / "toolkit" / "include",
+        roots["nvidia"] / "cu13" / "include",
+    ]
+    monkeypatch.setattr(_reading, "_TOOLKIT", str(tmp_path / "none"))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
+    (roots["nvidia"] / "cudnn" / "include").mkdir(parents=True)  # a package without them
+    for place in places:  # each later one is found before those that came earlier
+        place.mkdir(parents=True)
+        (place / "cuda_fp16.h").write_text("")
+        assert _reading.toolkit_headers() == (str(place),)
 
 
 def test_a_fault_is_named_once_in_the_folder_at_hand(
