@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernelarc.bench import CpuDevice, Device, replay_device
@@ -175,13 +176,28 @@ def _folder(settings: CampaignSettings) -> Target:
         raise InputError(
             f"{settings.target}: a problem folder brings its workloads; drop --set and --workload"
         )
-    problem = load_problem(Path(settings.target))
+    problem = _once(load_problem(Path(settings.target)), settings.target)
     beside = Path(settings.target) / _SOLUTION
     if beside.exists():
         require_definition(load_solution(beside), problem.operator.name, str(beside))
     if brings_kernel(Path(settings.target)):
         return _own_kernel(settings, problem)
     return _served(settings, problem)
+
+
+def _once(problem: Problem, folder: str) -> Problem:
+    """Return a folder's problem with every workload once: some differ in their uuid alone."""
+    first: dict[str, Workload] = {}
+    for workload in problem.workloads:
+        first.setdefault(workload.fingerprint, workload)
+    spare = len(problem.workloads) - len(first)
+    if spare:
+        warnings.warn(
+            f"{folder}: {spare} of {len(problem.workloads)} workloads repeat another but for their "
+            f"uuid; each is searched for once",
+            stacklevel=2,
+        )
+    return replace(problem, workloads=tuple(first.values()))
 
 
 def _own_kernel(settings: CampaignSettings, problem: Problem) -> Target:

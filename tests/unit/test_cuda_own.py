@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import shutil
 from pathlib import Path
@@ -99,6 +100,16 @@ def test_a_fault_is_named_once_in_the_folder_at_hand(
     monkeypatch.chdir(copied(tmp_path, ('"alpha", "y"', '"alpha", "z"')))
     with pytest.raises(InputError, match=r"^kernel\.toml: launches\[0\]\.arguments\[3\] 'z' is no"):
         opened(Path())
+
+
+def test_workloads_that_differ_in_their_uuid_alone_are_one(tmp_path: Path) -> None:
+    folder = copied(tmp_path)
+    first, second = (folder / "workload.jsonl").read_text().splitlines()
+    again = json.dumps({**json.loads(first), "uuid": "again"})
+    (folder / "workload.jsonl").write_text("\n".join((first, second, again, again)))
+    with pytest.warns(UserWarning, match="2 of 4 workloads repeat another but for their uuid"):
+        target = resolve_target(CampaignSettings(target=str(folder)))
+    assert [w.axes["rows"] for w in target.problem.workloads] == [8192, 131]
 
 
 def test_headers_of_the_folder_are_written_in(tmp_path: Path) -> None:
