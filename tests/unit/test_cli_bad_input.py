@@ -537,10 +537,12 @@ def test_a_malformed_problem_folder_is_one_line_with_file_line_and_field(
 def test_what_a_problem_folder_holds_in_vain_is_one_warning(run: Run, tmp_path: Path) -> None:
     folder = _problem(tmp_path / "task", "softmax(x @ w.T)")
     line = (
-        '{"uuid": "%s", "axes": {"M": 128}, "inputs": {}, '
+        '{"uuid": "%s", "axes": {"M": %d}, "inputs": {}, '
         '"tolerance": {"required_match_ratio": 0.9}}'
     )
-    (folder / "workload.jsonl").write_text("\n".join(line % name for name in "abc"))
+    (folder / "workload.jsonl").write_text(
+        "\n".join(line % row for row in zip("abc", (8, 16, 32), strict=True))
+    )
     command = [sys.executable, "-m", "kernelarc", "run", str(folder)]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     warned, refused = said.stderr.splitlines()
