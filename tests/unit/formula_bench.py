@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tests.unit.compiling_routes import met
+
 from kernelarc.bench.cuda._escapes import DeviceBusyError, given_up
 from kernelarc.bench.cuda._protocol import ContestReply, Outcome
 from kernelarc.bench.kernels._messages import (
@@ -56,13 +58,19 @@ class FormulaBench:
     def prepare(self, workload: int) -> None:
         """Be ready: at once, or as number 3 only after a while, as behind a slow reference.
 
-        Number 31 dies of it the first time, number 32 has a reference that fails.
+        Number 31 dies of it the first time, number 32 has a reference that fails. That of number
+        33 ends once a build has begun.
         """
+        folder = Path(os.environ["KERNELARC_LOCK_DIR"])
         if self._ordinal == 3:
+            begun = time.monotonic()
             time.sleep(2.0)
+            (folder / "slow reference").write_text(str(time.monotonic() - begun))
+        if self._ordinal == 33 and not met("reference", "build"):
+            raise InputError("no build began beside the reference")
         if self._ordinal == 32:
             raise InputError("the reference of 'gemm' fails on the device: no such thing")
-        died = Path(os.environ["KERNELARC_LOCK_DIR"], "died of its reference")
+        died = folder / "died of its reference"
         if self._ordinal == 31 and not died.exists():
             died.touch()
             os._exit(1)
