@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib.resources import files
 
 from kernelarc.genomes import (
     InputError,
@@ -16,6 +15,7 @@ from kernelarc.genomes import (
     matmul_roles,
 )
 from kernelarc.storage.exports._cublaslt import ALGORITHM, Choice, choices, recorded
+from kernelarc.storage.exports._sol_library import packaged_source
 from kernelarc.storage.exports._sol_words import about, solution_name
 from kernelarc.storage.exports._subject import Subject
 
@@ -59,9 +59,7 @@ def cublaslt_source(subject: Subject) -> tuple[str, bool]:
             f"{', '.join(_TORCH)}, not of {jobs[0].dtype}"
         )
     in_place = any(_aliased(choice) for choice in chosen)
-    template = files("kernelarc.storage.exports.solutions").joinpath("cublaslt_solution.py")
-    body = template.read_text("utf-8")
-    source = _FILLED.sub(lambda _: _form(jobs, chosen), body)
+    source = _FILLED.sub(lambda _: _form(jobs, chosen), packaged_source("cublaslt_solution.py"))
     source += _run(subject, roles, in_place=in_place)
     compile(source, FILE, "exec")
     return source, in_place

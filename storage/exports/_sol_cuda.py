@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
 from typing import Any, TypeAlias
 
 from kernelarc.genomes import Allele, Genome, InputError, Operator, Solution, Workload
@@ -23,6 +22,7 @@ from kernelarc.genomes.kernels import (
 )
 from kernelarc.genomes.routes._cuda_route import CudaRoute, Prepared
 from kernelarc.genomes.routes._cuda_source import configured
+from kernelarc.storage.exports._sol_library import packaged_source
 from kernelarc.storage.exports._sol_rows import ARCH, audited_rows, not_packaged
 from kernelarc.storage.exports._sol_triton import entry, key_of, key_values
 from kernelarc.storage.exports._sol_words import about, solution_name
@@ -115,10 +115,9 @@ def cuda_sources(
         row = _row(name, ready, known)
         table.append(f"    {key_values(operator, workload, key)!r}: {row},\n")
         library = library or any(isinstance(step, LibraryProduct) for step in ready.steps)
-    packaged = files("kernelarc.storage.exports.solutions")
     filled = _names(operator, key) + "".join(["TABLE: dict[tuple[int, ...], dict[str, Any]] = {\n",
                                               *table, "}\n"])  # fmt: skip
-    source = _FILLED.sub(lambda _: filled, packaged.joinpath("cuda_solution.py").read_text("utf-8"))
+    source = _FILLED.sub(lambda _: filled, packaged_source("cuda_solution.py"))
     source += entry(operator)
     kernels = "".join(f"    {name!r}: r'''\n{text}''',\n" for name, text in texts.items())
     sources = {
@@ -127,7 +126,7 @@ def cuda_sources(
         REFERENCE: str(operator.reference),
     }
     if library:
-        sources[LIBRARY] = packaged.joinpath(LIBRARY).read_text("utf-8")
+        sources[LIBRARY] = packaged_source(LIBRARY)
     for name, text in sources.items():
         compile(text, name, "exec")
     return sources

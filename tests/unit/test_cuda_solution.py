@@ -7,7 +7,6 @@ import importlib.util
 import subprocess
 import sys
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -35,6 +34,7 @@ from kernelarc.storage.exports._sol_cuda import (
     REFERENCE,
     cuda_sources,
 )
+from kernelarc.storage.exports._sol_library import packaged_source
 
 
 def made(name: str) -> tuple[CudaRoute, Any, dict[str, str]]:
@@ -178,7 +178,7 @@ class Driver:
 
 key, row = next(iter(solution.TABLE.items()))
 solution._driver = lambda: Driver()
-solution._fits = lambda memory, device: True
+solution._fits = lambda memory, device, steps: True
 solution._functions = lambda key, device: tuple(ctypes.c_void_p(1) for _ in row["steps"])
 torch.cuda.current_stream = lambda: type("Stream", (), {"cuda_stream": 77})
 (tokens,) = key
@@ -205,7 +205,8 @@ def test_all_arguments_are_made_before_the_first_launch(tmp_path: Path) -> None:
     route, problem = route_of("moe_swiglu_backward")
     assert isinstance(route, CudaRoute)
     workload = problem.workloads[0]
-    genome = route.seeds(workload, HOPPER)[0].genome
+    seeds = [seed.genome for seed in route.seeds(workload, HOPPER)]
+    genome = next(seed for seed in seeds if "library" not in seed.alleles().values())
     alleles = {n: True if n.endswith("_pdl") else a for n, a in genome.items()}
     overlapping = route.space(workload, HOPPER).genome(alleles)
     for file, text in cuda_sources(route, [(workload, overlapping)]).items():
@@ -256,9 +257,8 @@ def library_products(monkeypatch: pytest.MonkeyPatch, library: ScriptedLibrary) 
     cuda = SimpleNamespace(current_blas_handle=lambda: 77, current_device=lambda: 0)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     module = ModuleType("library_products")
-    text = files("kernelarc.storage.exports.solutions").joinpath(LIBRARY).read_text("utf-8")
-    exec(text, module.__dict__)
-    module.__dict__["_library"] = lambda: library
+    exec(packaged_source(LIBRARY), module.__dict__)
+    module.__dict__["library"] = lambda: library
     return module
 
 
@@ -289,6 +289,14 @@ def test_a_solution_s_product_runs_what_was_recorded_or_what_the_library_chooses
     module.bound(form._replace(added=False), [1000, 2000, 4000, 4000], 0, 9)()
     assert library.made > made, "another form has descriptors of its own"
     assert library.multiplied[-1][7]._obj.value == 0.0
+
+
+def test_a_library_that_offers_nothing_is_an_error_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = library_products(monkeypatch, ScriptedLibrary(refuses=True, choices=0))
+    with pytest.raises(RuntimeError, match="offers nothing"):
+        module.bound(module.Form(*FORM), [1000, 2000, 3000, 4000], 5000, 9)
 
 
 @pytest.mark.parametrize("name", ["decoder_block", "moe_swiglu_backward"])

@@ -12,6 +12,25 @@ from functools import lru_cache
 
 import torch
 
+# -- calls of the library: filled in by the export --
+from kernelarc.storage.exports.solutions.library_calls import (
+    COMPUTE_32F,
+    COMPUTE_TF32,
+    SCALE_32F,
+    TRANS_A,
+    TRANS_B,
+    Result,
+    call,
+    context,
+    layout,
+    made,
+    offered,
+    put,
+    remade,
+)
+
+# -- end --
+
 # -- form and table: filled in by the export --
 DTYPE, OUT_DTYPE = torch.bfloat16, torch.bfloat16
 TRANSPOSE_A, TRANSPOSE_B = False, True
@@ -24,135 +43,35 @@ TABLE: dict[tuple[int, int, int, int], tuple[int, ...]] = {}
 _TYPES = {torch.float32: 0, torch.float16: 2, torch.bfloat16: 14}
 _EPILOGUES = {"none": 1, "relu": 2, "gelu": 32}
 _BIAS = 4
-_COMPUTE_32F, _COMPUTE_TF32, _SCALE_32F = 68, 77, 0
-_TRANS_A, _TRANS_B, _EPILOGUE, _BIAS_POINTER, _BIAS_TYPE = 3, 4, 7, 8, 26
-_BATCH_COUNT, _BATCH_STRIDE = 5, 6
-_PREFER_WORKSPACE = 1
-_ATTRIBUTES = "iIiIIIIHH"  # algorithm, tile, split-K, reduction, swizzle, custom, stages, ...
-_WHOLE = {"i": ctypes.c_int32, "I": ctypes.c_uint32, "H": ctypes.c_uint16}
-
-
-class _Result(ctypes.Structure):
-    """What the library answers about an algorithm."""
-
-    _fields_ = (
-        ("algo", ctypes.c_uint64 * 8),
-        ("workspace_bytes", ctypes.c_size_t),
-        ("state", ctypes.c_int),
-        ("waves", ctypes.c_float),
-        ("reserved", ctypes.c_int * 4),
-    )
-
-
-@lru_cache(maxsize=1)
-def _library() -> ctypes.CDLL:
-    """Return the very library that torch has loaded."""
-    torch.cuda.current_blas_handle()
-    with open("/proc/self/maps", encoding="utf-8") as maps:  # noqa: PTH123
-        for line in maps:
-            if "libcublasLt.so" in line:
-                return ctypes.CDLL(line.split(maxsplit=5)[5].strip())
-    return ctypes.CDLL("libcublasLt.so")
-
-
-def _context() -> ctypes.c_void_p:
-    """A handle of cuBLAS is one of cuBLASLt."""
-    return ctypes.c_void_p(torch.cuda.current_blas_handle())
-
-
-def _call(name: str, *arguments: object) -> None:
-    status = getattr(_library(), name)(*arguments)
-    if status != 0:
-        raise RuntimeError(f"{name} failed with status {status}")
-
-
-def _made(name: str, *arguments: object) -> ctypes.c_void_p:
-    made = ctypes.c_void_p()
-    _call(name, ctypes.byref(made), *arguments)
-    return made
-
-
-def _set(name: str, target: ctypes.c_void_p, attribute: int, value: ctypes._SimpleCData) -> None:  # type: ignore[type-arg]
-    size = ctypes.c_size_t(ctypes.sizeof(value))
-    _call(name, target, ctypes.c_int(attribute), ctypes.byref(value), size)
+_EPILOGUE, _BIAS_POINTER, _BIAS_TYPE = 7, 8, 26
 
 
 class _Plan:
     """Descriptors and the algorithm of one shape. The library computes the transposed product."""
 
     def __init__(self, batch: int, m: int, n: int, k: int, bias: bool) -> None:
-        self.compute = _COMPUTE_TF32 if TF32 else _COMPUTE_32F
+        self.compute = COMPUTE_TF32 if TF32 else COMPUTE_32F
         factor, out = _TYPES[DTYPE], _TYPES[OUT_DTYPE]
-        self.desc = _made("cublasLtMatmulDescCreate", self.compute, _SCALE_32F)
-        put = "cublasLtMatmulDescSetAttribute"
-        _set(put, self.desc, _TRANS_A, ctypes.c_int32(TRANSPOSE_B))
-        _set(put, self.desc, _TRANS_B, ctypes.c_int32(TRANSPOSE_A))
+        self.desc = made("cublasLtMatmulDescCreate", self.compute, SCALE_32F)
+        described = "cublasLtMatmulDescSetAttribute"
+        put(described, self.desc, TRANS_A, ctypes.c_int32(TRANSPOSE_B))
+        put(described, self.desc, TRANS_B, ctypes.c_int32(TRANSPOSE_A))
         epilogue = _EPILOGUES[ACTIVATION]
         if bias:
             epilogue = _BIAS if ACTIVATION == "none" else epilogue | _BIAS
-            _set(put, self.desc, _BIAS_TYPE, ctypes.c_int32(out))
-        _set(put, self.desc, _EPILOGUE, ctypes.c_uint32(epilogue))
-        self.first = _layout(factor, n, k, TRANSPOSE_B, batch)
-        self.second = _layout(factor, k, m, TRANSPOSE_A, batch)
-        self.out = _layout(out, n, m, False, batch)
-        self.types = (self.compute, _SCALE_32F, factor, factor, out, out)
-        row = TABLE.get((batch, m, n, k))
-        found = None if row is None else self._found(row)
-        self.result = self._heuristic() if found is None else found
+            put(described, self.desc, _BIAS_TYPE, ctypes.c_int32(out))
+        put(described, self.desc, _EPILOGUE, ctypes.c_uint32(epilogue))
+        self.first = layout(factor, n, k, TRANSPOSE_B, batch)
+        self.second = layout(factor, k, m, TRANSPOSE_A, batch)
+        self.out = layout(out, n, m, False, batch)
+        self.types = (self.compute, SCALE_32F, factor, factor, out, out)
+        self.result = self._result(TABLE.get((batch, m, n, k)))
 
-    def _descriptors(self) -> tuple[ctypes.c_void_p, ...]:
-        return (self.desc, self.first, self.second, self.out, self.out)
-
-    def _found(self, row: tuple[int, ...]) -> _Result | None:
-        """Return the table's algorithm, or None where this library refuses it."""
-        algo, result = (ctypes.c_uint64 * 8)(), _Result()
-        try:
-            _call("cublasLtMatmulAlgoInit", _context(), *self.types, row[0], algo)
-            for place, (kind, value) in enumerate(zip(_ATTRIBUTES, row, strict=True)):
-                whole = _WHOLE[kind](value)
-                size = ctypes.c_size_t(ctypes.sizeof(whole))
-                if place:
-                    _call(
-                        "cublasLtMatmulAlgoConfigSetAttribute",
-                        algo, ctypes.c_int(place), ctypes.byref(whole), size,
-                    )  # fmt: skip
-            _call(
-                "cublasLtMatmulAlgoCheck",
-                _context(), *self._descriptors(), algo, ctypes.byref(result),
-            )  # fmt: skip
-        except RuntimeError:
-            return None
-        if result.state != 0 or result.workspace_bytes > WORKSPACE_BYTES:
-            return None
-        result.algo = algo
-        return result
-
-    def _heuristic(self) -> _Result:
-        preference = _made("cublasLtMatmulPreferenceCreate")
-        _set(
-            "cublasLtMatmulPreferenceSetAttribute",
-            preference, _PREFER_WORKSPACE, ctypes.c_uint64(WORKSPACE_BYTES),
-        )  # fmt: skip
-        result, count = _Result(), ctypes.c_int()
-        _call(
-            "cublasLtMatmulAlgoGetHeuristic",
-            _context(), *self._descriptors(), preference, 1, ctypes.byref(result),
-            ctypes.byref(count),
-        )  # fmt: skip
-        _call("cublasLtMatmulPreferenceDestroy", preference)
-        return result
-
-
-def _layout(kind: int, rows: int, columns: int, transposed: bool, batch: int) -> ctypes.c_void_p:
-    """Describe op(X) of rows x columns, stored transposed or not, column-major, packed."""
-    stored = (columns, rows) if transposed else (rows, columns)
-    shape = (ctypes.c_uint64(stored[0]), ctypes.c_uint64(stored[1]), ctypes.c_int64(stored[0]))
-    layout = _made("cublasLtMatrixLayoutCreate", kind, *shape)
-    if batch > 1:
-        put = "cublasLtMatrixLayoutSetAttribute"
-        _set(put, layout, _BATCH_COUNT, ctypes.c_int32(batch))
-        _set(put, layout, _BATCH_STRIDE, ctypes.c_int64(rows * columns))
-    return layout
+    def _result(self, row: tuple[int, ...] | None) -> Result:
+        """Return the table's algorithm, or the library's first one where there is none usable."""
+        descriptors = (self.desc, self.first, self.second, self.out, self.out)
+        found = None if row is None else remade(row, self.types, descriptors, WORKSPACE_BYTES)
+        return offered(descriptors, WORKSPACE_BYTES, 1)[0] if found is None else found
 
 
 _plan = lru_cache(maxsize=None)(_Plan)
@@ -171,13 +90,13 @@ def multiply(
     plan = _plan(batch, a.numel() // (batch * k), n, k, bias is not None)
     if bias is not None:
         address = ctypes.c_uint64(bias.data_ptr())
-        _set("cublasLtMatmulDescSetAttribute", plan.desc, _BIAS_POINTER, address)
+        put("cublasLtMatmulDescSetAttribute", plan.desc, _BIAS_POINTER, address)
     scratch = torch.empty(max(plan.result.workspace_bytes, 1), dtype=torch.uint8, device=a.device)
     added = out if residual is None else residual
     alpha, beta = ctypes.c_float(1.0), ctypes.c_float(0.0 if residual is None else 1.0)
-    _call(
+    call(
         "cublasLtMatmul",
-        _context(), plan.desc,
+        context(), plan.desc,
         ctypes.byref(alpha), ctypes.c_void_p(b.data_ptr()), plan.first,
         ctypes.c_void_p(a.data_ptr()), plan.second,
         ctypes.byref(beta), ctypes.c_void_p(added.data_ptr()), plan.out,
