@@ -27,6 +27,8 @@ def gene_to_json(gene: Gene) -> dict[str, Any]:
         found["strategy"] = gene.strategy.value
     if gene.when is not None:
         found["when"] = {"gene": gene.when.gene, "values": list(gene.when.values)}
+    if gene.fair:
+        found["fair"] = True
     if gene.description:
         found["description"] = gene.description
     return found
@@ -48,6 +50,7 @@ def gene_from_json(entry: Mapping[str, Any]) -> Gene:
             "strategy": Strategy(entry["strategy"]) if entry.get("strategy") else None,
             "when": _condition(entry.get("when")),
             "description": str(entry.get("description", "")),
+            "fair": entry.get("fair") is True,
         }
         return make(entry, common)
     except (KeyError, TypeError, ValueError) as error:

@@ -125,14 +125,14 @@ class Assignments:
 
     @cached_property
     def _exact_total(self) -> int:
-        """Number of legal assignments where they can be ranked, else 0."""
+        """Number of legal assignments where a rank can be drawn, else 0."""
         components = self.layout.components
-        if any(component.unbuilt for component in components):
+        if any(component.unbuilt or component.fair for component in components):
             return 0
         return math.prod(component.total for component in components)
 
     def sample(self, rng: np.random.Generator) -> Assignment:
-        """Draw a legal assignment, evenly unless a component is hopeless.
+        """Draw a legal assignment, evenly unless a gene is fair or a component is hopeless.
 
         Raises:
             NothingValidError: There is none; the message names the cause.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ PROBES = 2000
 HOPELESS = 0.005
 SEARCH_LIMIT = 200_000
 LATE_RULES = 8
+_NONE: Mapping[int, float] = MappingProxyType({})
 
 
 class Component:
@@ -97,6 +99,11 @@ class Component:
         return self._built[1]
 
     @cached_property
+    def fair(self) -> tuple[int, ...]:
+        """Positions whose alleles are drawn equally."""
+        return tuple(p for p in self.positions if self.links[p].fair)
+
+    @cached_property
     def asked(self) -> tuple[tuple[Rule, ...], ...]:
         """Per level of the graph, the unbuilt rules whose genes are then all decided."""
         order = self.graph.order
@@ -132,6 +139,10 @@ class Component:
     def write(self, rank: int, places: list[int], values: list[Any]) -> None:
         """Write assignment ``rank`` of the graph into both lists."""
         self.graph.unrank(rank, places)
+        self._tell(places, values)
+
+    def _tell(self, places: list[int], values: list[Any]) -> None:
+        """Write the alleles of allele indices."""
         links = self.links
         for position in self.positions:
             place = places[position]
@@ -140,23 +151,38 @@ class Component:
     def sample(self, rng: np.random.Generator, places: list[int], values: list[Any]) -> bool:
         """Draw a legal assignment; False when none was found.
 
-        Even over the legal ones unless ``hopeless``; then a random search with early checks
-        stands in, which always ends but is not even.
+        Even over the legal ones, but for positions that are ``fair``, unless ``hopeless``; then a
+        random search with early checks stands in, which always ends but is not even.
         """
         if not self.total:
             return False
+        # Drawn once: else of two branches that one would win whose draws are refused less.
+        shares = {position: float(rng.random()) for position in self.fair}
         if not self.unbuilt:
-            self.write(draw_below(self.total, rng), places, values)
+            self._draw(rng, shares, places, values)
             return True
         if not self.hopeless:
             for _ in range(TRIES):
-                if self._accept(rng, places, values):
+                if self._accept(rng, places, values, shares):
                     return True
         return _Search(self, places, values, rng).run()
 
-    def _accept(self, rng: np.random.Generator, places: list[int], values: list[Any]) -> bool:
-        self.write(draw_below(self.total, rng), places, values)
+    def _accept(
+        self, rng: np.random.Generator, places: list[int], values: list[Any],
+        shares: Mapping[int, float] = _NONE,
+    ) -> bool:  # fmt: skip
+        self._draw(rng, shares, places, values)
         return broken_rule(self.unbuilt, values) is None
+
+    def _draw(
+        self, rng: np.random.Generator, shares: Mapping[int, float], places: list[int],
+        values: list[Any],
+    ) -> None:  # fmt: skip
+        if shares:
+            self.graph.draw(rng, shares, places)
+            self._tell(places, values)
+        else:
+            self.write(draw_below(self.total, rng), places, values)
 
     def legal(self, places: list[int], values: list[Any]) -> Iterator[None]:
         """Write one legal assignment after another, in rank order."""

@@ -42,6 +42,8 @@ class Gene(ABC):
         strategy: The strategy that owns the gene; None until assigned by rule or by the user.
         when: The condition under which the gene is active; None is always.
         description: For people.
+        fair: Whether ``Space.sample`` draws each allele about equally often, however many genomes
+            go with it: for a gene on which whole branches hang, of which one is far larger.
     """
 
     ordered: ClassVar[bool] = True
@@ -50,6 +52,7 @@ class Gene(ABC):
     strategy: Strategy | None = None
     when: When | None = None
     description: str = ""
+    fair: bool = False
 
     @property
     @abstractmethod

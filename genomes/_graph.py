@@ -8,10 +8,13 @@ sampled evenly: every node knows how many legal completions it has.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from kernelarc.genomes._draw import draw_below
 from kernelarc.genomes._errors import InputError
 from kernelarc.genomes._order import Link, Plan
 from kernelarc.genomes._rules import OFF
@@ -64,6 +67,31 @@ class Graph:
     order: tuple[int, ...]
     root: Node
     nodes: int
+
+    def draw(
+        self, rng: np.random.Generator, shares: Mapping[int, float], places: list[int]
+    ) -> None:
+        """Draw an assignment into ``places``, -1 where off: evenly but for some positions.
+
+        Args:
+            rng: The stream.
+            shares: Per position with an allele drawn equally, which one, from 0 to below 1.
+            places: Allele indices by position.
+        """
+        node, rank = self.root, draw_below(self.root.total, rng)
+        for position in self.order:
+            share = shares.get(position)
+            if node.spread > 1:
+                rank, places[position] = divmod(rank, node.spread)
+                node = node.children[0]
+            elif share is None:
+                edge = bisect_right(node.bounds, rank)
+                rank -= node.bounds[edge - 1] if edge else 0
+                places[position], node = node.places[edge], node.children[edge]
+            else:
+                edge = int(share * len(node.children))
+                places[position], node = node.places[edge], node.children[edge]
+                rank = draw_below(node.total, rng)
 
     def unrank(self, rank: int, places: list[int]) -> None:
         """Write the allele indices of assignment ``rank`` into ``places``, -1 where off."""

@@ -128,6 +128,7 @@ class Layout:
             children=children,
             classes=classes,
             whole=_is_whole(self.genes[position]),
+            fair=self.genes[position].fair,
         )
 
     @cached_property

@@ -22,6 +22,7 @@ class Link:
         classes: Per allele index, which children it switches on, as a small number; one more
             entry at the end (index -1) for "off".
         whole: Whether all alleles are whole numbers.
+        fair: Whether its alleles are drawn equally, however many assignments each allows.
     """
 
     cardinality: int
@@ -31,6 +32,7 @@ class Link:
     children: tuple[int, ...] = ()
     classes: tuple[int, ...] = ()
     whole: bool = False
+    fair: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,8 +169,9 @@ class Space:
 
         That takes constraints too wide for the decision graph that exclude all but one in some
         hundred genomes that the others allow; ``sample`` then searches, and prefers some genomes.
+        Also false where a gene is ``fair``: its alleles are equally likely, not the genomes.
         """
-        return not any(component.hopeless for component in self._layout.components)
+        return not any(part.fair or part.hopeless for part in self._layout.components)
 
     def sample(self, rng: np.random.Generator) -> Genome:
         """Draw one genome, evenly over the legal ones (see ``even``).

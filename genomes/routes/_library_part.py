@@ -63,6 +63,7 @@ def made_by_either(prefix: str, space: Space) -> tuple[list[Gene], list[str]]:
             options=(KERNEL, LIBRARY),
             strategy=Strategy.LIBRARY,
             description="Whether a kernel of ours makes the product, or cuBLASLt.",
+            fair=True,  # a kernel has millions of genomes, the library sixteen
         ),
         *(gene if gene.when else replace(gene, when=by_kernel) for gene in genes),
         Choice(

@@ -64,7 +64,8 @@ class Made:
         kind, rows, columns, leading = self.created[layout]
         assert kind == BFLOAT16 and rows <= leading and address % 256 == 0
         raw = (ctypes.c_uint16 * (leading * columns)).from_address(address)
-        return np.frombuffer(raw, np.uint16).reshape(columns, leading)[:, :rows].T
+        held: NDArray[np.uint16] = np.ctypeslib.as_array(raw)
+        return held.reshape(columns, leading)[:, :rows].T
 
 
 class EmulatedLt(FakeLt):

@@ -14,6 +14,7 @@ from tests.unit.emulated import COMPILER, bits, numbers, run_parts
 from tests.unit.interpreted import small_operator
 from tests.unit.lt_fake import HEURISTIC, FakeLt
 
+from kernelarc.bench._gene_json import gene_from_json, gene_to_json
 from kernelarc.bench.kernels._launchable import PlanLaunchable
 from kernelarc.bench.kernels._library_steps import LibrarySteps, NoSuchChoiceError
 from kernelarc.bench.kernels._messages import PlanContender
@@ -111,6 +112,26 @@ def test_a_search_begins_with_the_library_where_there_are_many_tokens(name: str)
         assert sum(whole) == 1 and whole[0] is first
         assert sum(none) >= 4 and none[0] is not first
         assert not all(w or n for w, n in zip(whole, none, strict=True)), "some share out"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_maker_of_a_product_is_drawn_about_equally(name: str) -> None:
+    route, problem = route_of(name, SHAPES[name])
+    space, rng = route.space(problem.workloads[0], HOPPER), np.random.default_rng(11)
+    drawn = [space.sample(rng) for _ in range(100)]
+    for kind in KINDS[name]:
+        assert 30 <= sum(genome[f"{kind}_by"] == "library" for genome in drawn) <= 70
+    assert len({genome.fingerprint for genome in drawn}) == 100
+
+
+def test_how_a_gene_is_drawn_is_kept_in_its_json() -> None:
+    route, problem = route_of("decoder_block", SHAPES["decoder_block"])
+    space = route.space(problem.workloads[0], HOPPER)
+    genes = [gene_from_json(gene_to_json(gene)) for gene in space.genes]
+    assert [g.name for g in genes if g.fair] == [
+        f"{k}_by" for k in ("q", "kv", "o", "wide", "down")
+    ]
+    assert genes == list(space.genes)
 
 
 # Plans

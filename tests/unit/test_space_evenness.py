@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -176,3 +177,47 @@ def test_whole_numbers_are_drawn_below_any_total(total: int) -> None:
     if total > 3:
         thirds = Counter(3 * number // total for number in drawn)
         assert all(90 < thirds[third] < 180 for third in range(3))
+
+
+def lopsided() -> Space:
+    """A fair gene with a branch of some hundred genomes, most refused, and one of three."""
+    by, kernel, library = "by", ("kernel",), ("library",)
+    genes: list[Gene] = [
+        Choice(name=by, options=("kernel", "library"), fair=True),
+        IntegerRange(name="n", low=1, high=30, when=When(by, kernel)),
+        IntegerRange(name="m", low=1, high=30, when=When(by, kernel)),
+        Choice(name="choice", options=(0, 1, 2), when=When(by, library)),
+    ]
+    return Space("r", genes, [ExpressionConstraint("n * m % 24 == 0", ("n", "m"))])
+
+
+@pytest.mark.parametrize("limit", [_component.EDGE_LIMIT, 10])
+def test_alleles_of_a_fair_gene_are_drawn_equally(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the graph knows a branch's constraint or its draws are refused one after another."""
+    monkeypatch.setattr(_component, "EDGE_LIMIT", limit)
+    space, rng = lopsided(), np.random.default_rng(20241)
+    cells = Counter(genome["by"] for genome in space.enumerate())
+    assert cells["kernel"] > 40 * cells["library"] and not space.even
+    counts = Counter(space.sample(rng) for _ in range(2 * DRAWS_A_CELL * cells["kernel"]))
+    kernel = sum(count for genome, count in counts.items() if genome["by"] == "kernel")
+    assert abs(2 * kernel - sum(counts.values())) < 5.0 * math.sqrt(sum(counts.values()))
+    for allele, number in cells.items():
+        own = Counter({g: c for g, c in counts.items() if g["by"] == allele})
+        assert len(own) == number
+        assert abs(deviations(own, number)) < TOLERATED_DEVIATIONS
+
+
+def test_a_fair_gene_under_a_condition_is_fair_where_it_is_active() -> None:
+    whole = lopsided()
+    genes: list[Gene] = [
+        Boolean(name="on"),
+        *(replace(g, when=When("on", (True,))) if g.name == "by" else g for g in whole.genes),
+        IntegerRange(name="depth", low=1, high=9, when=When("on", (False,))),
+    ]
+    space, rng = Space("r", genes, whole.constraints), np.random.default_rng(20242)
+    drawn = [space.sample(rng) for _ in range(4000)]
+    active = Counter(genome["by"] for genome in drawn if genome["on"])
+    assert abs(active["kernel"] - active["library"]) < 5.0 * math.sqrt(sum(active.values()))
+    assert all("by" not in genome for genome in drawn if not genome["on"])
