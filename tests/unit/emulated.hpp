@@ -2,11 +2,16 @@
 // a CPU, block after block, every thread a context of its own that yields where a thread waits.
 // Stands in for device.cuh, copy_engine.cuh, matrices.cuh, warpgroup.cuh and products.cuh.
 //
-// Copies by the engine arrive at once; what it writes out is read as late as it may be. Clusters of
-// SHARE blocks run together, from the last to the first, so that none can mend what one behind it
-// has spoilt. Where no thread can go on, the process ends with a line that says so; so it does
-// where a copy into another block comes before that one has read what lay there, as the barriers'
-// bytes then do not add up.
+// What is asynchronous on a GPU is so here, by dice of a seed: copies of the engine arrive some turns
+// after they were asked for and in any order, a warpgroup's products are made when they are committed
+// or not before they are waited for, what the engine writes out is read as late as it may be, threads
+// run in changing order and a block at times not at all. Clusters of SHARE blocks run together, from the last to the first, so that
+// none can mend what one behind it has spoilt.
+//
+// The process ends with a line where no thread can go on; where a barrier's bytes or arrivals do not
+// add up, or a phase of one is never completed; where a block is written to or told after it has left,
+// or leaves while the engine still reads its memory or products were not waited for; and where the
+// engine reads what no fence has shown it.
 
 #include <ucontext.h>
 
@@ -19,6 +24,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <random>
 #include <vector>
 
 typedef uint8_t u8;
@@ -84,6 +90,8 @@ static const u32 WINDOW = 256 << 10;
 static const int MOST_BLOCKS = 4;                // of a cluster
 alignas(1024) static u8 shared[WINDOW * MOST_BLOCKS];
 
+static std::mt19937 dice;
+
 static int rank() { return current / threads_each; }
 static void become() {
     threadIdx.x = current % threads_each;
@@ -91,7 +99,6 @@ static void become() {
 }
 // Addresses are a block's own; those of another block lie windows further on.
 static u32 whole(u32 at) { return at < WINDOW ? rank() * WINDOW + at : at - WINDOW; }
-static u8* bytes_at(u32 at) { return shared + whole(at); }
 
 static void yield() {
     swapcontext(&fibers[current].context, &scheduler);
@@ -103,11 +110,38 @@ static void yield() {
     _Exit(3);
 }
 
+static std::vector<int> threads_left;            // of each block of the cluster
+
+// Where an address lies; nobody may reach into a block that has left.
+static u32 held(u32 at) {
+    const u32 found = whole(at);
+    if (found / WINDOW >= threads_left.size()) give_up("no such block in the cluster");
+    if (!threads_left[found / WINDOW]) give_up("a block is reached into after it has left");
+    return found;
+}
+static u8* bytes_at(u32 at) { return shared + held(at); }
+
+struct Copy { u32 rank; std::function<void()> land; };
+static std::vector<Copy> copies;                 // that were asked for and have not arrived
+
+static void land(size_t which) {
+    const auto copy = copies[which];
+    copies.erase(copies.begin() + which);
+    copy.land();
+    ++events;
+}
+
+static void leave();
+
 static void entry() {
     become();
     body();
+    leave();
     fibers[current].done = true;
-    --alive, ++events;
+    --alive, --threads_left[rank()], ++events;
+    for (const Copy& copy : copies) {
+        if (!threads_left[copy.rank]) give_up("a block leaves before what is copied to it is there");
+    }
     setcontext(&scheduler);
 }
 
@@ -144,16 +178,38 @@ static std::map<u32, Barrier> barriers;
 
 static void settle(Barrier& barrier) {
     if (barrier.missing < 0) give_up("more arrivals than a barrier has");
+    if (std::abs(barrier.bytes) >= 1 << 20) give_up("more bytes than a barrier counts");
     if (barrier.missing || barrier.bytes) return;
     barrier.phase ^= 1, barrier.missing = barrier.arrivals, ++events;
 }
 
 static std::map<int, std::vector<std::vector<std::function<void()>>>> stores;   // by thread: groups
 
+struct Product { float* sums; int count; u64 left, right; };
+static std::vector<std::vector<std::vector<Product>>> products;    // by thread: groups, one is open
+
+// By whom bytes were stored, plus one, that the engine does not see yet; what a thread stored so.
+static std::vector<int> unseen;
+static std::vector<std::vector<u32>> stored;
+
+static void leave() {
+    if (stores.count(current)) {
+        for (auto& group : stores[current]) {
+            if (!group.empty()) give_up("a block leaves while the engine reads its memory");
+        }
+    }
+    for (auto& group : products[current]) {
+        if (!group.empty()) give_up("products were begun and never waited for");
+    }
+}
+
 static void run_cluster(int threads, int blocks) {
     threads_each = threads;
     fibers.resize(threads * blocks);
     meetings.clear(), barriers.clear(), stores.clear();
+    threads_left.assign(blocks, threads);
+    products.assign(threads * blocks, {{}}), stored.assign(threads * blocks, {});
+    unseen.assign(WINDOW * blocks, 0);
     memset(shared, 0xff, sizeof shared);
     for (auto& fiber : fibers) {
         if (!fiber.stack) fiber.stack.reset(new char[64 << 10]);
@@ -162,17 +218,35 @@ static void run_cluster(int threads, int blocks) {
         fiber.context.uc_stack = {fiber.stack.get(), 0, 64 << 10};
         makecontext(&fiber.context, entry, 0);
     }
-    for (alive = threads * blocks; alive;) {
+    int held_back = 0, turns = 0;                // a block, and for how many turns it rests
+    for (alive = threads * blocks; alive; --turns) {
         const u64 seen = events;
-        for (current = 0; current < threads * blocks; ++current) {
-            if (!fibers[current].done) swapcontext(&scheduler, &fibers[current].context);
+        if (turns <= 0 && blocks > 1 && dice() % 16 == 0) held_back = dice() % blocks, turns = 64;
+        const int first = dice() % fibers.size();
+        for (size_t i = 0; i < fibers.size(); ++i) {
+            current = (first + i) % fibers.size();
+            if (fibers[current].done || turns > 0 && rank() == held_back) continue;
+            swapcontext(&scheduler, &fibers[current].context);
         }
-        if (events == seen) give_up("every thread waits");
+        for (size_t i = copies.size(); i-- > 0;) {
+            if (dice() % 2) land(dice() % copies.size());
+        }
+        if (events != seen) continue;
+        if (!copies.empty()) {
+            land(dice() % copies.size());
+        } else if (turns > 0) {
+            turns = 0;
+        } else {
+            give_up("every thread waits");
+        }
     }
-    for (auto& [thread, groups] : stores) {
-        for (auto& group : groups) for (auto& store : group) store();
+    for (auto& [place, barrier] : barriers) {
+        if (barrier.bytes) give_up("not as many bytes came as a barrier was told");
+        if (barrier.missing != barrier.arrivals) give_up("a barrier's phase was never completed");
     }
 }
+
+extern "C" void emulated_seed(unsigned seed) { dice.seed(seed); }
 
 static void launch(int blocks, int threads, int cluster, std::function<void()> kernel) {
     body = kernel;
@@ -236,8 +310,9 @@ static void barrier_init(u32 at, u32 arrivals) {
 }
 static void barrier_inits_visible() {}
 static emulated::Barrier& barrier_at(u32 at) {
-    if (!emulated::barriers.count(emulated::whole(at))) emulated::give_up("no barrier lies there");
-    return emulated::barriers[emulated::whole(at)];
+    const auto found = emulated::barriers.find(emulated::held(at));
+    if (found == emulated::barriers.end()) emulated::give_up("no barrier lies there");
+    return found->second;
 }
 static void barrier_arrive(u32 at) {
     auto& barrier = barrier_at(at);
@@ -252,7 +327,13 @@ static void barrier_expect(u32 at, u32 bytes) {
 static void barrier_wait(u32 at, u32 parity) {
     while (barrier_at(at).phase == parity) emulated::yield();
 }
-static void shared_visible_to_engines() {}
+static void shared_visible_to_engines() {
+    for (u32 at : emulated::stored[emulated::current]) {
+        int& by = emulated::unseen[at];
+        if (by == emulated::current + 1) by = 0;
+    }
+    emulated::stored[emulated::current].clear();
+}
 
 struct TensorMap {
     u16* at;
@@ -264,8 +345,7 @@ static u64 evict_first() { return 0; }
 static u64 evict_normal() { return 0; }
 static u32 swizzled(u32 at) { return at ^ (at >> 7 & 7) << 4; }      // over 128 bytes
 
-static void load_box_hinted(u32 target, const TensorMap* map, u32 barrier, int x, int y, u64) {
-    if (target % 1024) emulated::give_up("a box begins where its rows would be swizzled otherwise");
+static void box_arrives(u32 target, const TensorMap* map, u32 barrier, int x, int y) {
     for (int row = 0; row < map->box_rows; ++row) {
         for (int column = 0; column < map->box_columns; ++column) {
             const bool inside = y + row < map->rows && x + column < map->columns;
@@ -278,15 +358,17 @@ static void load_box_hinted(u32 target, const TensorMap* map, u32 barrier, int x
     emulated::settle(there);
 }
 static void load_box_shared(u32 target, const TensorMap* map, u32 barrier, int x, int y, u16 blocks,
-                            u64 policy) {
-    for (int block = 0; block < 16; ++block) {
+                            u64) {
+    if (target % 1024) emulated::give_up("a box begins where its rows would be swizzled otherwise");
+    for (u32 block = 0; block < 16; ++block) {
         if (!(blocks >> block & 1)) continue;
-        if (block >= (int)emulated::fibers.size() / emulated::threads_each) {
-            emulated::give_up("no such block in the cluster");
-        }
-        load_box_hinted(address_in_block(target, block), map, address_in_block(barrier, block), x, y,
-                        policy);
+        const u32 to = address_in_block(target, block), told = address_in_block(barrier, block);
+        barrier_at(told);                         // the block is there, and so is its barrier
+        emulated::copies.push_back({block, [=] { box_arrives(to, map, told, x, y); }});
     }
+}
+static void load_box_hinted(u32 target, const TensorMap* map, u32 barrier, int x, int y, u64 policy) {
+    load_box_shared(target, map, barrier, x, y, (u16)(1 << emulated::rank()), policy);
 }
 static std::vector<std::vector<std::function<void()>>>& my_stores() {
     auto& groups = emulated::stores[emulated::current];
@@ -300,7 +382,11 @@ static void store_box(const TensorMap* map, u32 own, int x, int y) {
             for (int column = 0; column < map->box_columns; ++column) {
                 if (y + row >= map->rows || x + column >= map->columns) continue;
                 u16* to = map->at + (i64)(y + row) * map->columns + x + column;
-                memcpy(to, emulated::bytes_at(swizzled(source + row * 128 + column * 2)), 2);
+                const u32 at = swizzled(source + row * 128 + column * 2);
+                if (emulated::unseen[emulated::held(at)]) {
+                    emulated::give_up("the engine reads what no fence has shown it");
+                }
+                memcpy(to, emulated::bytes_at(at), 2);
             }
         }
     });
@@ -346,6 +432,11 @@ static void load_eight(u32 address, u32 (&m)[4], bool turned) {
             for (int matrix = 0; matrix < 4; ++matrix) {
                 const u32 to = ((Mine*)all[matrix * 8 + lane / 4])->address + lane % 4 * 4;
                 memcpy(emulated::bytes_at(to), &((Mine*)all[lane])->m[matrix], 4);
+                const int by = emulated::current / 32 * 32 + lane;
+                for (u32 i = 0; i < 4; ++i) {
+                    emulated::unseen[emulated::held(to) + i] = by + 1;
+                    emulated::stored[by].push_back(emulated::held(to) + i);
+                }
             }
         }
     });
@@ -382,9 +473,6 @@ static void load_eight(u32 address, u32 (&m)[4], bool turned) {
 // ---- products of a warpgroup: factors by descriptor, as warpgroup.cuh makes them
 
 #if PRODUCTS_warpgroup
-static void products_begin() {}
-static void products_commit() {}
-template <int pending> static void products_wait() {}
 static u64 rows_of_128_bytes(u32 address) { return address >> 4; }
 static u64 columns_of_128_bytes(u32 address, u32 box_bytes) {
     return (u64)(address >> 4) | (u64)box_bytes << 32;
@@ -399,25 +487,45 @@ static float factor_at(u64 factor, bool across, int wide_place, int depth) {
 }
 template <int count> static void hold(float (&)[count]) {}
 template <int count> static void multiply(float (&d)[count], u64 left, u64 right) {
-    struct { float* d; u64 left, right; } mine = {d, left, right};
-    using Mine = decltype(mine);
-    emulated::meet(2000 + threadIdx.x / 128, threadIdx.x % 128, 128, &mine,
-                   [](std::vector<void*>& all) {
-        const auto& one = *(Mine*)all[0];
-        const int width = count * 2;
-        std::vector<float> a(64 * 16), b(16 * width);
-        for (int k = 0; k < 16; ++k) {
-            for (int m = 0; m < 64; ++m) a[m * 16 + k] = factor_at(one.left, LEFT_ACROSS, m, k);
-            for (int n = 0; n < width; ++n) b[k * width + n] = factor_at(one.right, RIGHT_ACROSS, n, k);
-        }
-        for (int thread = 0; thread < 128; ++thread) {
-            float* d = ((Mine*)all[thread])->d;
-            for (int i = 0; i < count; ++i) {
-                const int row = thread / 32 * 16 + thread % 32 / 4 + i % 4 / 2 * 8;
-                const int column = i / 4 * 8 + thread % 4 * 2 + i % 2;
-                for (int k = 0; k < 16; ++k) d[i] += a[row * 16 + k] * b[k * width + column];
+    emulated::products[emulated::current].back().push_back({d, count, left, right});
+}
+// Makes what a warpgroup has committed, but for the last so many groups.
+static void make_products(size_t pending) {
+    const int first = emulated::current / 128 * 128;
+    while (emulated::products[first].size() - 1 > pending) {
+        for (size_t i = 0; i < emulated::products[first][0].size(); ++i) {
+            const auto one = emulated::products[first][0][i];
+            const int width = one.count * 2;
+            std::vector<float> a(64 * 16), b(16 * width);
+            for (int k = 0; k < 16; ++k) {
+                for (int m = 0; m < 64; ++m) a[m * 16 + k] = factor_at(one.left, LEFT_ACROSS, m, k);
+                for (int n = 0; n < width; ++n) b[k * width + n] = factor_at(one.right, RIGHT_ACROSS, n, k);
+            }
+            for (int thread = 0; thread < 128; ++thread) {
+                float* d = emulated::products[first + thread].at(0).at(i).sums;
+                for (int i = 0; i < one.count; ++i) {
+                    const int row = thread / 32 * 16 + thread % 32 / 4 + i % 4 / 2 * 8;
+                    const int column = i / 4 * 8 + thread % 4 * 2 + i % 2;
+                    for (int k = 0; k < 16; ++k) d[i] += a[row * 16 + k] * b[k * width + column];
+                }
             }
         }
-    });
+        for (int thread = 0; thread < 128; ++thread) {
+            auto& groups = emulated::products[first + thread];
+            groups.erase(groups.begin());
+        }
+    }
+}
+static void meet_for_products(const std::function<void()>& act) {
+    emulated::meet(2000 + threadIdx.x / 128, threadIdx.x % 128, 128, nullptr,
+                   [&](std::vector<void*>&) { act(); });
+}
+static void products_begin() {}
+static void products_commit() {
+    emulated::products[emulated::current].emplace_back();
+    meet_for_products([] { if (emulated::dice() % 2) make_products(0); });
+}
+template <int pending> static void products_wait() {
+    meet_for_products([] { make_products(pending); });
 }
 #endif

@@ -34,7 +34,10 @@ _REPLACED = ("copy_engine.cuh", "matrices.cuh", "warpgroup.cuh", "products.cuh")
 
 
 def run_parts(
-    parts: list[tuple[str, Prepared]], tensors: Mapping[str, NDArray[Any]], folder: Path
+    parts: list[tuple[str, Prepared]],
+    tensors: Mapping[str, NDArray[Any]],
+    folder: Path,
+    seed: int = 0,
 ) -> dict[str, NDArray[Any]]:
     """Run every step of some parts in order, and return the buffers between them.
 
@@ -42,6 +45,7 @@ def run_parts(
         parts: File of each part's source, and the part.
         tensors: The operator's tensors by name, 16-bit floats as their bits; outputs are written.
         folder: Where things are compiled.
+        seed: Of the order in which threads run and copies arrive.
     """
     held = {one.name: _poisoned(one) for _, part in parts for one in part.scratch}
     memory = {**held, **tensors}
@@ -64,6 +68,8 @@ def run_parts(
         text: _compiled("\n".join([text, *made]), folder / f"part{at}")
         for at, (text, made) in enumerate(calls.items())
     }
+    for library in libraries.values():
+        library.emulated_seed(seed)
     for one in order:
         if isinstance(one, LibraryProduct):
             _multiply(one, memory)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import multiprocessing
+import os
+import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.unit import emulated
 from tests.unit.emulated import COMPILER, bits, numbers, run_parts
 from tests.unit.interpreted import small_operator
 
@@ -245,8 +250,9 @@ def drawn_inputs(route: CudaLayer, workload: Workload, rng: np.random.Generator)
 
 
 def emulated_layer(
-    route: CudaLayer, workload: Workload, genome: Genome, given: dict[str, Any], folder: Path
-) -> list[NDArray[Any]]:
+    route: CudaLayer, workload: Workload, genome: Genome, given: dict[str, Any], folder: Path,
+    seed: int = 0,
+) -> list[NDArray[Any]]:  # fmt: skip
     """Run a genome on the CPU; return the outputs as numbers."""
     axes = {**{n: a.value for n, a in route.operator.axes.items() if a.value}, **workload.axes}
     small_route = route.on(replace(HOPPER, multiprocessors=3))
@@ -263,7 +269,7 @@ def emulated_layer(
         kind = np.float32 if spec.dtype == "float32" else np.uint16
         tensors[spec.name] = np.full(shape, np.nan if kind is np.float32 else 0x7FFF, kind)
     files = [(ROUTING if part.launches[0].symbol != "grouped" else FILE, part) for part in parts]
-    run_parts(files, tensors, folder)
+    run_parts(files, tensors, folder, seed)
     found = [tensors[spec.name] for spec in route.operator.outputs]
     return [numbers(each) if each.dtype == np.uint16 else each.astype(np.float64) for each in found]
 
@@ -339,11 +345,122 @@ def test_gradients_are_right_on_the_cpu(case: str, tmp_path: Path) -> None:
     genome = route.space(workload, HOPPER).genome(alleles)
     given = drawn_inputs(route, workload, np.random.default_rng(9))
     found = emulated_layer(route, workload, genome, given, tmp_path)
+    hold_right(route, given, found)
+    assert not np.any(found[2][-1]), "what no token chose has no gradient"
+
+
+def hold_right(route: CudaLayer, given: dict[str, Any], found: list[NDArray[Any]]) -> None:
+    """Hold a layer's gradients to those in float64."""
     for spec, one, other in zip(route.operator.outputs, found, right_gradients(given), strict=True):
         assert np.isfinite(one).all(), spec.name
         gap = np.abs(one - other).max() / np.abs(other).max()
         assert gap < 1.5e-2, (spec.name, gap)
-    assert not np.any(found[2][-1]), "what no token chose has no gradient"
+
+
+UNEVEN = (0, 1, 63, 64, 65, 12, 200, 0)
+SHARING = {
+    **tiles(
+        inner={"consumers": 3, "share": 2, "stages": 3},
+        hidden={"wg_rows": 128, "share": 2, "tile_n": 96},
+        token={"consumers": 2, "share": 2, "epilogue": "engine", "buffers": 1, "tile_n": 192},
+        weight={"consumers": 3, "in_turn": True, "share": 2, "epilogue": "engine", "buffers": 2},
+    ),
+    "products": "warpgroup",
+}
+
+
+def uneven(rng: np.random.Generator, counts: tuple[int, ...] = UNEVEN) -> tuple[Any, ...]:
+    """Return route, workload and inputs of a layer in which so many tokens chose each expert."""
+    route, workload = small(tokens=sum(counts), experts=len(counts), top_k=1)
+    given = drawn_inputs(route, workload, rng)
+    chosen = np.repeat(np.arange(len(counts)), counts)
+    given["selected_experts"] = rng.permutation(chosen)[:, None].astype(np.int64)
+    return route, workload, given
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+def test_uneven_experts_are_right_on_the_cpu(tmp_path: Path) -> None:
+    """Experts of no row, one, a block and one more or less: clusters end together, none waits."""
+    route, workload, given = uneven(np.random.default_rng(5))
+    genome = route.space(workload, HOPPER).genome(SHARING)
+    found = emulated_layer(route, workload, genome, given, tmp_path, seed=3)
+    hold_right(route, given, found)
+    for expert in (0, 7):
+        assert not any(np.any(gradient[expert]) for gradient in found[2:5])
+
+
+# Of the kernel's text: what is said instead, and what comes of it.
+MISTAKES = {
+    "bytes of rows that are not loaded": (
+        "BOXES * (blocks * ROWS_BYTES + RIGHT_BOX)",
+        "BOXES * (TILE_M / 64 * ROWS_BYTES + RIGHT_BOX)",
+        "every thread waits",
+    ),
+    "a block that leaves before its neighbour": (
+        "cluster_sync();              // no block leaves",
+        "//",
+        "a block is reached into after it has left",
+    ),
+    "a neighbour that hears nothing of rows that are not there": (
+        "for (u32 block = 0; block < SHARE; ++block) {\n            barrier_arrive_cluster",
+        "for (u32 block = 0; block < 1; ++block) {\n            barrier_arrive_cluster",
+        "every thread waits",
+    ),
+    "stages given back while they are read": (
+        "products_wait<1>();\n                if (step > 0) release(before);",
+        "products_wait<1>();\n                release(ring.stage);",
+        "a barrier's phase was never completed|more arrivals than a barrier has",
+    ),
+    "no fence before the engine": (
+        "shared_visible_to_engines();",
+        ";",
+        "the engine reads what no fence has shown it",
+    ),
+    "a block that leaves what the engine reads": (
+        "if (thread == 0) stores_have_read<0>();",
+        ";",
+        "a block leaves while the engine reads its memory",
+    ),
+}
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_in_waiting_are_seen_on_the_cpu(
+    mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What hangs or fails now and then on a GPU; in a process of its own, which it ends."""
+    right, wrong, said = MISTAKES[mistake]
+    told = tmp_path / "told"
+    text = emulated._text
+
+    def spoilt(file: str, part: Any) -> str:
+        whole = text(file, part)
+        return whole.replace(right, wrong) if file == FILE else whole
+
+    route, workload, given = uneven(np.random.default_rng(5), (65, 0, 1))
+    genome = route.space(workload, HOPPER).genome(SHARING)
+    (grouped,) = {
+        text(FILE, part).count(right)
+        for part in route.parts(workload, genome, "sm_90a")
+        if part.launches and part.launches[0].symbol == "grouped"
+    }
+    assert grouped == 1, "the mistake has its place in the text"
+
+    def run() -> None:
+        with told.open("w") as file:
+            os.dup2(file.fileno(), 2)
+            sys.stderr = file
+            for seed in range(4):
+                found = emulated_layer(route, workload, genome, given, tmp_path, seed)
+                hold_right(route, given, found)
+
+    monkeypatch.setattr(emulated, "_text", spoilt)
+    process = multiprocessing.get_context("fork").Process(target=run)
+    process.start()
+    process.join(200)
+    assert process.exitcode not in (0, None), "nobody has seen it"
+    assert re.search(said, told.read_text())
 
 
 @pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
