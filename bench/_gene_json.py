@@ -29,6 +29,8 @@ def gene_to_json(gene: Gene) -> dict[str, Any]:
         found["when"] = {"gene": gene.when.gene, "values": list(gene.when.values)}
     if gene.fair:
         found["fair"] = True
+    if gene.usual is not None:
+        found["usual"] = gene.usual
     if gene.description:
         found["description"] = gene.description
     return found
@@ -51,6 +53,7 @@ def gene_from_json(entry: Mapping[str, Any]) -> Gene:
             "when": _condition(entry.get("when")),
             "description": str(entry.get("description", "")),
             "fair": entry.get("fair") is True,
+            "usual": None if entry.get("usual") is None else allele_from_json(entry["usual"]),
         }
         return make(entry, common)
     except (KeyError, TypeError, ValueError) as error:

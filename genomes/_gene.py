@@ -44,6 +44,8 @@ class Gene(ABC):
         description: For people.
         fair: Whether ``Space.sample`` draws each allele about equally often, however many genomes
             go with it: for a gene on which whole branches hang, of which one is far larger.
+        usual: What the gene holds when a step switches it on, where that is legal; None: its first
+            allele.
     """
 
     ordered: ClassVar[bool] = True
@@ -53,6 +55,7 @@ class Gene(ABC):
     when: When | None = None
     description: str = ""
     fair: bool = False
+    usual: Allele | None = None
 
     @property
     @abstractmethod

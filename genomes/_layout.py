@@ -129,6 +129,7 @@ class Layout:
             classes=classes,
             whole=_is_whole(self.genes[position]),
             fair=self.genes[position].fair,
+            usual=_usual(self.genes[position]),
         )
 
     @cached_property
@@ -151,6 +152,10 @@ class Layout:
             for position in component.positions:
                 found[position] = index
         return tuple(found)
+
+
+def _usual(gene: Gene) -> int:
+    return 0 if gene.usual is None else max(gene.index(gene.usual), 0)
 
 
 def _is_whole(gene: Gene) -> bool:

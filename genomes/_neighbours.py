@@ -17,8 +17,8 @@ VISITS = 2000
 def steps(layout: Layout, start: Assignment) -> Iterator[Assignment]:
     """Yield the legal assignments one gene away, in the order of positions.
 
-    Where a step switches genes on, they take the first alleles, in the order of their domains,
-    that make the whole legal; where there are none, there is no such step.
+    Where a step switches genes on, they take the first alleles that make the whole legal: the usual
+    one, then in the order of their domains. Where there are none, there is no such step.
     """
     for position, place in enumerate(start.places):
         if place >= 0:
@@ -100,13 +100,20 @@ class _Completion:
 
     def _edges(self, node: Node, position: int) -> Iterator[tuple[int, Node]]:
         held = self.found.places[position]
-        if node.spread > 1:
-            places = range(min(node.spread, VISITS)) if position in self.open else (held,)
-            yield from ((place, node.children[0]) for place in places)
+        if position not in self.open:
+            edges = [(held, node.children[0])] if node.spread > 1 else self._listed(node)
+            yield from ((place, child) for place, child in edges if place == held)
             return
-        for place, child in zip(node.places, node.children, strict=True):
-            if position in self.open or place == held:
-                yield place, child
+        usual = self.component.links[position].usual
+        if node.spread > 1:
+            yield usual, node.children[0]
+            yield from ((place, node.children[0]) for place in range(min(node.spread, VISITS)))
+        else:
+            yield from sorted(self._listed(node), key=lambda edge: edge[0] != usual)
+
+    @staticmethod
+    def _listed(node: Node) -> list[tuple[int, Node]]:
+        return list(zip(node.places, node.children, strict=True))
 
     def _write(self, position: int, place: int) -> None:
         self.found.places[position] = place

@@ -23,6 +23,7 @@ class Link:
             entry at the end (index -1) for "off".
         whole: Whether all alleles are whole numbers.
         fair: Whether its alleles are drawn equally, however many assignments each allows.
+        usual: The allele index that is tried first where a step switches the gene on.
     """
 
     cardinality: int
@@ -33,6 +34,7 @@ class Link:
     classes: tuple[int, ...] = ()
     whole: bool = False
     fair: bool = False
+    usual: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,7 +216,7 @@ class Space:
 
         Along an ordered gene a step goes to the nearest legal allele each way, else to every
         other legal allele (of a permutation: exchanges of neighbours). Genes that a step switches
-        off are dropped; those it switches on take the first alleles that are legal.
+        off are dropped; those it switches on take the usual or else the first legal ones.
 
         Raises:
             IllegalGenomeError: The genome itself is none of this space.

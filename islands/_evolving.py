@@ -27,9 +27,10 @@ from kernelarc.islands._population import Individual, Population, individual_of
 from kernelarc.islands._settings import IslandSettings
 from kernelarc.islands._spread import Encoder, farthest
 from kernelarc.islands._sweep import Sweep
-from kernelarc.islands._terrain import Scene, Terrain, pick, survey
+from kernelarc.islands._terrain import Scene, pick, survey
 from kernelarc.islands._traps import Traps
 from kernelarc.islands._turn import Turn
+from kernelarc.islands._waking import legal
 from kernelarc.islands._wins import Wins
 from kernelarc.islands.models import (
     Proposer,
@@ -356,7 +357,12 @@ class EvolvingIsland(Island):
         drawn = self._population.parent(self._settings.tournament).genome
         parent = drawn if drawn.route == parent.route else parent
         alleles = self._moved(turn, name, parent)
-        return None if alleles is None else legal(alleles, self._terrains[parent.route], turn.rng)
+        return None if alleles is None else self._legal(turn, alleles, parent.route)
+
+    def _legal(self, turn: Turn, alleles: Mapping[str, Allele], route: str) -> Genome | None:
+        """Make a draft whole by what the best have, and repair it."""
+        known = (*self._population.hall, *self._population.colony)
+        return legal(alleles, self._terrains[route], known, turn.rng)
 
     def _by_win_genome(self, turn: Turn) -> Proposal | None:
         for genome in self._wins.genomes():
@@ -370,7 +376,7 @@ class EvolvingIsland(Island):
         alleles = self._moved(turn, name, parent)
         if alleles is None:
             return None
-        genome = legal(alleles, self._terrains[parent.route], turn.rng)
+        genome = self._legal(turn, alleles, parent.route)
         if genome is None or not turn.admits(genome):
             return None
         return Proposal(genome=genome, mutation=name, parents=(parent.fingerprint,))
@@ -498,18 +504,3 @@ def _step(draft: Proposal, known: Mapping[str, Individual]) -> tuple[int, float]
     old = parent.genome
     differing = sum(old.get(name) != allele for name, allele in draft.genome.items())
     return differing, -parent.score
-
-
-def legal(
-    alleles: Mapping[str, Allele], terrain: Terrain, rng: np.random.Generator
-) -> Genome | None:
-    """Complete a draft (a changed condition wakes genes) and repair it, or refuse it."""
-    if terrain.branches:
-        whole: dict[str, Allele] = {}
-        for gene in terrain.space.genes:
-            if gene.when is None or gene.when.holds(whole):
-                found = alleles.get(gene.name)
-                fits = found is not None and gene.contains(found)
-                whole[gene.name] = found if fits and found is not None else gene.sample(rng)
-        alleles = whole
-    return terrain.space.repair(alleles, rng)

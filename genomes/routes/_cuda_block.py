@@ -214,10 +214,14 @@ class CudaBlock(PartedCudaRoute):
         texts = [f"norm_warps * {32 * _VECTOR * _MOST_HELD} >= {size.hidden}"]
         for name in _PARTS:
             part = self._part(name, size, adds=name in _ADDING)
-            of = prefixed if name == "attention" else made_by_either
-            more, rules = of(name, part.route.space(part.workload, device))
-            genes += more
-            texts += rules
+            own = part.route.space(part.workload, device)
+            if name == "attention":
+                made = prefixed(name, own)
+            else:
+                seeds = part.route.seeds(part.workload, device)
+                made = made_by_either(name, own, seeds[0].genome.alleles() if seeds else {})
+            genes += made[0]
+            texts += made[1]
         genes += gating_genes("wide")
         adds = When("product_adds", (True,))
         genes = [replace(g, when=adds) if g.name == "o_residual" else g for g in genes]

@@ -112,12 +112,21 @@ class CudaExpert(PartedCudaRoute):
             ("weight", weight(m=h, n=i, left=grad, right=_HIDDEN, out=grad_down)),
         ]
 
+    def _kinds(self, workload: Workload) -> dict[str, tuple[ProductJob, ...]]:
+        """Return the products by the part whose genes they have."""
+        kinds: dict[str, tuple[ProductJob, ...]] = {}
+        for name, job in self.jobs(workload):
+            kinds[name] = (*kinds.get(name, ()), job)
+        return kinds
+
     def space(self, workload: Workload, device: DeviceLimits) -> Space:
         """Return the genes of every kind of product."""
         genes: list[Gene] = []
         texts: list[str] = []
-        for name, job in dict(self.jobs(workload)).items():
-            more, rules = made_by_either(name, product_space(self.name, job, device))
+        for name, jobs in self._kinds(workload).items():
+            ranked = ranked_starts(jobs, device) or starts(jobs[0], device)
+            own, usual = product_space(self.name, jobs[0], device), {**ranked[0], "pdl": True}
+            more, rules = made_by_either(name, own, usual)
             genes += more
             texts += rules
         genes += gating_genes("hidden")
@@ -131,10 +140,8 @@ class CudaExpert(PartedCudaRoute):
         every product, or all that a kernel of ours fuses nothing with: first where there are many
         tokens.
         """
-        kinds: dict[str, list[ProductJob]] = {}
-        for name, job in self.jobs(workload):
-            kinds.setdefault(name, []).append(job)
-        ranked = {name: ranked_starts(tuple(jobs), device) for name, jobs in kinds.items()}
+        kinds = self._kinds(workload)
+        ranked = {name: ranked_starts(jobs, device) for name, jobs in kinds.items()}
         made = [
             _side_by_side(
                 {n: {**found[min(r, len(found) - 1)], "pdl": True} for n, found in ranked.items()}

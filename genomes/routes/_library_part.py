@@ -47,17 +47,22 @@ _WORKSPACE = "library workspace"
 _VECTOR = 8  # elements of 16 bytes
 
 
-def made_by_either(prefix: str, space: Space) -> tuple[list[Gene], list[str]]:
+def made_by_either(
+    prefix: str, space: Space, usual: Mapping[str, Allele]
+) -> tuple[tuple[Gene, ...], list[str]]:
     """Return a product's genes, the kernel's and the library's, and its constraints as text.
 
     Args:
         prefix: Before every name.
         space: The kernel's.
+        usual: What its genes hold when a step gives the product from the library to the kernel.
     """
     genes, texts = prefixed(prefix, space)
+    begun = {f"{prefix}_{name}": allele for name, allele in usual.items()}
+    genes = tuple(replace(gene, usual=begun.get(gene.name)) for gene in genes)
     by_kernel = When(f"{prefix}_{BY}", (KERNEL,))
     by_library = When(f"{prefix}_{BY}", (LIBRARY,))
-    return [
+    return (
         Choice(
             name=f"{prefix}_{BY}",
             options=(KERNEL, LIBRARY),
@@ -71,6 +76,7 @@ def made_by_either(prefix: str, space: Space) -> tuple[list[Gene], list[str]]:
             options=tuple(range(_CHOICES)),
             strategy=Strategy.LIBRARY,
             when=by_library,
+            usual=FIRST_CHOICE["heuristic"],
             description="Which of the library's own choices runs; 0 is its first.",
         ),
         Choice(
@@ -78,9 +84,10 @@ def made_by_either(prefix: str, space: Space) -> tuple[list[Gene], list[str]]:
             options=(0, 32),
             strategy=Strategy.LIBRARY,
             when=by_library,
+            usual=FIRST_CHOICE["workspace_mib"],
             description="Scratch memory that the library may choose by.",
         ),
-    ], texts
+    ), texts
 
 
 def gating_genes(prefix: str) -> tuple[Gene, ...]:
@@ -92,6 +99,7 @@ def gating_genes(prefix: str) -> tuple[Gene, ...]:
             options=(4, 8, 16),
             strategy=Strategy.MEMORY,
             when=when,
+            usual=FIRST_CHOICE["gate_warps"],
             description="Warps of a block that gates the library's products.",
         ),
         Choice(
@@ -99,12 +107,14 @@ def gating_genes(prefix: str) -> tuple[Gene, ...]:
             options=(1, 2, 4),
             strategy=Strategy.MEMORY,
             when=when,
+            usual=FIRST_CHOICE["gate_vectors"],
             description="Vectors of 16 bytes that each of its threads has on their way.",
         ),
         Boolean(
             name=f"{prefix}_gate_pdl",
             strategy=Strategy.SCHEDULING,
             when=when,
+            usual=FIRST_CHOICE["gate_pdl"],
             description="The kernel after it may start before it ends.",
         ),
     )

@@ -124,6 +124,27 @@ def test_each_maker_of_a_product_is_drawn_about_equally(name: str) -> None:
     assert len({genome.fingerprint for genome in drawn}) == 100
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_a_step_to_the_other_maker_begins_where_that_one_is_good(name: str) -> None:
+    """A step holds what a seed has: from its first alleles no product would ever be given over."""
+    route, problem = route_of(name, SHAPES[name])
+    (workload,) = problem.workloads
+    space = route.space(workload, HOPPER)
+    seeds = [seed.genome for seed in route.seeds(workload, HOPPER)]
+    makers = {by: [s for s in seeds if all(s[f"{k}_by"] == by for k in KINDS[name])]
+              for by in ("kernel", "library")}  # fmt: skip
+    for kind in KINDS[name]:
+        for here, there in (("kernel", "library"), ("library", "kernel")):
+            start = makers[here][0]
+            steps = [s for s in space.neighbours(start) if s[f"{kind}_by"] == there]
+            assert len(steps) == 1 and space.contains(steps[0])
+            own = {n: a for n, a in steps[0].items() if n.startswith(f"{kind}_")}
+            wanted = [{n: s.get(n) for n in own} for s in makers[there]]
+            assert own in wanted, own
+            apart = {change.gene for change in space.diff(start, steps[0])}
+            assert all(gene.startswith(f"{kind}_") for gene in apart)
+
+
 def test_how_a_gene_is_drawn_is_kept_in_its_json() -> None:
     route, problem = route_of("decoder_block", SHAPES["decoder_block"])
     space = route.space(problem.workloads[0], HOPPER)
