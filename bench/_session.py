@@ -8,7 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from kernelarc.bench._baseline_choice import Tell, demand_offered
 from kernelarc.genomes import (
+    EAGER_BASELINE,
     Candidate,
     Contest,
     Environment,
@@ -142,9 +144,33 @@ class Session(ABC):
     def baselines_tried(self, workload: Workload) -> Mapping[str, Mapping[str, Any]]:
         """Return what came of each baseline on offer, by name, as JSON: ``us`` or ``failed``.
 
-        Empty where there is no choice, or none was made yet.
+        With ``seconds`` it says what trying took; what a choice keeps out is ``left_out``. Empty
+        where there is no choice, or none was made yet.
         """
         return {}
+
+    def limit_baselines(self, choice: Sequence[str] | None) -> None:
+        """Let only some of the baselines on offer be one. Comes before the first contest.
+
+        Args:
+            choice: Their names; None is all, ``("eager",)`` is eager mode, or what there is where
+                there is no choice.
+
+        Raises:
+            InputError: A name is not on offer; says which are.
+        """
+        if choice is not None and tuple(choice) != (EAGER_BASELINE,):
+            named = {w.label: self.baseline_name(w) for w in self.problem.workloads}
+            demand_offered(
+                choice, {label: () if name is None else (name,) for label, name in named.items()}
+            )
+
+    def baselines_left_out(self, workload: Workload) -> tuple[str, ...]:
+        """Return the names that are on offer and that ``limit_baselines`` keeps out."""
+        return ()
+
+    def follow_baselines(self, tell: Tell) -> None:  # noqa: B027 - most devices have one
+        """Tell of every baseline that is tried, in the thread that asks for the contest."""
 
     @abstractmethod
     def observe(self) -> Mapping[str, str]:

@@ -41,6 +41,12 @@ _SEED = click.option(
     "--seed", type=int, metavar="N", help="Root of every random stream (default: 0)."
 )
 
+BASELINES = click.option(
+    "--baselines",
+    metavar="all|eager|A,B",
+    help="What bests are compared with (default: all on offer, of which the fastest counts).",
+)
+
 _FLAGS = (
     *_TARGET_FLAGS,
     click.option(
@@ -73,6 +79,7 @@ _FLAGS = (
     click.option(
         "--confirm-rounds", type=int, metavar="N", help="Interleaved rounds of a confirmation."
     ),
+    BASELINES,
     click.option("--audit-rounds", type=int, metavar="N", help="Interleaved rounds of an audit."),
     click.option("--audit-top", type=int, metavar="N", help="Claims that an audit re-measures."),
     click.option(

@@ -12,9 +12,10 @@ from typing import Any, Self, TextIO
 
 import click
 
+from kernelarc.cli._attempts import attempt_begun, attempt_ended
 from kernelarc.cli._text import allele, number
 from kernelarc.engine import Counts, Observer
-from kernelarc.genomes import Conclusion, InputError, Judged
+from kernelarc.genomes import BaselineAttempt, Conclusion, InputError, Judged
 from kernelarc.storage import Event
 
 _LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d \w+ ")
@@ -96,6 +97,11 @@ class LogFile(Observer):
     def on_event(self, event: Event) -> None:
         """Note what happened to the campaign."""
         self._write(event.kind, _pairs(event.payload))
+
+    def on_baseline(self, attempt: BaselineAttempt) -> None:
+        """Note what is being tried, and what came of it."""
+        said = attempt_begun if attempt.seconds is None else attempt_ended
+        self._write("baseline", said(attempt))
 
     def _write(self, kind: str, text: str) -> None:
         if self._file is None:

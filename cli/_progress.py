@@ -15,9 +15,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from kernelarc.cli._attempts import attempt_begun, attempt_ended
 from kernelarc.cli._text import duration, number, quantity
 from kernelarc.engine import IslandShare, Observer, Progress
-from kernelarc.genomes import Conclusion, ConclusionKind
+from kernelarc.genomes import BaselineAttempt, Conclusion, ConclusionKind
 
 _PAUSE_S = 0.2
 _BAR = 40
@@ -35,7 +36,8 @@ class LiveDisplay(Observer):
         self._title = ""
         self._newest = ""
         self._drawn_at = 0.0
-        self._stage = ""
+        self._stage = self._attempt = ""
+        self._progress: Progress | None = None
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -63,9 +65,17 @@ class LiveDisplay(Observer):
         if conclusion.kind is not ConclusionKind.TRAP:
             self._newest = f"{conclusion.island}: {conclusion.why}"
 
+    def on_baseline(self, attempt: BaselineAttempt) -> None:
+        """Say what is being tried: it may take a minute, in which nothing else is drawn."""
+        said = attempt_begun if attempt.seconds is None else attempt_ended
+        self._attempt = said(attempt)
+        if self._progress is not None:
+            self._draw(self._drawing(self._progress))
+
     def on_progress(self, progress: Progress) -> None:
         """Redraw, at most a few times a second and whenever the stage changes."""
         now = time.monotonic()
+        self._progress, self._attempt = progress, ""
         if now - self._drawn_at >= _PAUSE_S or progress.stage != self._stage:
             self._drawn_at, self._stage = now, progress.stage
             self._draw(self._drawing(progress))
@@ -82,6 +92,7 @@ class LiveDisplay(Observer):
         return Group(
             Text(self._title, style="bold", no_wrap=True, overflow="ellipsis"),
             _budget_row(progress),
+            *([Text(self._attempt, style="yellow")] if self._attempt else []),
             Text(best_line(progress), style="green"),
             _island_table(progress.islands),
             Text(self._newest, style="dim", no_wrap=True, overflow="ellipsis"),

@@ -58,7 +58,7 @@ def bests_table(bests: Sequence[engine.BestResult]) -> str:
     """Return one row a workload: its number, the speed-up over the baseline, audited or not.
 
     Where a workload has a score there is a column of them: ``!`` is clamped at the limit, ``~``
-    rests on torch's eager mode alone.
+    rests on torch's eager mode alone, or on some of the baselines only, by choice.
     """
     headings = ["workload", "best", "speed-up (95 % interval)", "over", "audited", "genome"]
     rows = [list(_row(best)) for best in bests]
@@ -72,7 +72,7 @@ def bests_table(bests: Sequence[engine.BestResult]) -> str:
 def _score(best: engine.BestResult) -> str:
     if best.score is None:
         return "-"
-    flags = ("!" if best.score.clamped else "") + ("~" if best.only_eager else "")
+    flags = ("!" if best.score.clamped else "") + ("~" if best.only_eager or best.left_out else "")
     return f"{best.score.value:.3f}{flags}"
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from kernelarc.cli._log_file import LogFile
 from kernelarc.cli._progress import LiveDisplay
 from kernelarc.engine import Counts, Observer, Progress
-from kernelarc.genomes import Conclusion, Judged, StoppedError
+from kernelarc.genomes import BaselineAttempt, Conclusion, Judged, StoppedError
 from kernelarc.storage import Event
 
 
@@ -43,6 +43,11 @@ class Watchers(Observer):
         """Pass on."""
         for watcher in self._watchers:
             watcher.on_event(event)
+
+    def on_baseline(self, attempt: BaselineAttempt) -> None:
+        """Pass on."""
+        for watcher in self._watchers:
+            watcher.on_baseline(attempt)
 
     def on_progress(self, progress: Progress) -> None:
         """Pass on."""

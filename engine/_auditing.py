@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from kernelarc.bench import Session
@@ -50,7 +50,15 @@ class Finding:
 class Auditor:
     """Tries the newest claims of every workload, in a session of its own."""
 
-    def __init__(self, session: Session, state: CampaignState, *, top: int, rounds: int) -> None:
+    def __init__(
+        self,
+        session: Session,
+        state: CampaignState,
+        *,
+        top: int,
+        rounds: int,
+        again: Collection[str] = (),
+    ) -> None:
         """Make an auditor.
 
         Args:
@@ -58,11 +66,13 @@ class Auditor:
             state: Read only.
             top: Claims to try per workload, the newest first; at least 1.
             rounds: Interleaved rounds.
+            again: Workloads whose best is tried although an audit upheld it: beside others.
         """
         self._session = session
         self._state = state
         self._top = top
         self._rounds = rounds
+        self._again = frozenset(again)
         self._succession = Succession(session=session, state=state, rivals=top, rounds=rounds)
         self._visited: set[str] = set()
         self.spent_s = {"first_visits_s": 0.0, "later_visits_s": 0.0}
@@ -78,7 +88,7 @@ class Auditor:
 
         Goes on until each workload's best is upheld or no claim is left.
         """
-        waiting = [arena for arena in self._state.arenas.values() if _unaudited(arena)]
+        waiting = [arena for arena in self._state.arenas.values() if self._is_due(arena)]
         visits: dict[str, list[Contest]] = {arena.key: [] for arena in waiting}
         for _ in range(self._session.patience):
             for arena in waiting:
@@ -86,10 +96,14 @@ class Auditor:
         for arena in waiting:
             contests = visits[arena.key]
             # Where all of the newest claims fall, the ones before them are tried.
-            while _unaudited(arena):
+            while contests:
                 yield from self._audit(arena, contests)
                 crash_point("between-audits")
                 contests = [self._contest(arena)] if _unaudited(arena) else []
+
+    def _is_due(self, arena: Arena) -> bool:
+        has_best = arena.ledger.incumbent is not None
+        return _unaudited(arena) or (has_best and arena.key in self._again)
 
     def _claims(self, arena: Arena) -> list[Judged]:
         """Return whom to try, and one more: it is only what the others are compared with."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from kernelarc.bench import Device, Session
 from kernelarc.engine._arena import Arena
 from kernelarc.engine._asking import Asker
 from kernelarc.engine._auditing import Auditor
-from kernelarc.engine._baselines import tried_by
+from kernelarc.engine._baselines import compared_otherwise, tried_by, tried_in
 from kernelarc.engine._crash_points import crash_point
 from kernelarc.engine._earlier_credit import earlier_credit
 from kernelarc.engine._finals import Finals
@@ -65,13 +65,28 @@ class Ground:
         return 0.0 if self.device.deterministic else DEFAULT_MARGIN
 
     def open(self) -> Session:
-        """Open a session on the device; the caller closes it."""
-        return self.device.open(
+        """Open a session on the device; the caller closes it.
+
+        Raises:
+            InputError: A baseline that was chosen is not on offer; or as for ``Device.open``.
+        """
+        session = self.device.open(
             self.problem,
             seed=self.settings.seed,
             artefacts=self.artefacts,
             margin=self.margin,
         )
+        return limited(session, self.settings.baselines)
+
+
+def limited(session: Session, baselines: Sequence[str] | None) -> Session:
+    """Return a session that compares with a choice of baselines; it is closed where that fails."""
+    try:
+        session.limit_baselines(baselines)
+    except BaseException:
+        session.close()
+        raise
+    return session
 
 
 def build_state(session: Session, settings: CampaignSettings) -> CampaignState:
@@ -169,6 +184,7 @@ class Campaign:
         self, session: Session, state: CampaignState, journal: Journal, stop: StopRequest
     ) -> str:
         """Search in one session, which is closed before an audit opens its own."""
+        session.follow_baselines(self._observer.on_baseline)
         pipeline = self._pipeline(session, state, journal, stop)
         session.idle_s()
         begun = time.monotonic()
@@ -252,11 +268,20 @@ class Campaign:
         settings, begun = self._ground.settings, time.monotonic()
         with self._ground.open() as fresh:
             opened = time.monotonic()
-            auditor = Auditor(fresh, state, top=settings.audit_top, rounds=settings.audit_rounds)
+            fresh.follow_baselines(self._observer.on_baseline)
+            workloads = [arena.workload for arena in state.arenas.values()]
+            before = tried_in(self._writer.events(self._id))
+            auditor = Auditor(
+                fresh,
+                state,
+                top=settings.audit_top,
+                rounds=settings.audit_rounds,
+                again=compared_otherwise(fresh, workloads, before),
+            )
             for unit in auditor.units():
                 journal.write(unit)
                 journal.commit()
-            baselines = tried_by(fresh, (arena.workload for arena in state.arenas.values()))
+            baselines = tried_by(fresh, workloads)
             ended = time.monotonic()
         spent_s = {
             "opening_s": opened - begun,

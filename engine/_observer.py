@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelarc.genomes import Conclusion, Judged
+from kernelarc.genomes import BaselineAttempt, Conclusion, Judged
 from kernelarc.storage import Counts, Event
 
 __all__ = ["Counts", "IslandShare", "Observer", "Progress"]
@@ -61,7 +61,8 @@ class Progress:
 class Observer:
     """Callbacks of a campaign; every one does nothing by default. Called in the same thread.
 
-    What is told was committed before: a verdict that an observer has seen survives a crash.
+    What is told, but for baselines that are tried, was committed before: a verdict that an
+    observer has seen survives a crash.
     An exception raised here stops the campaign, resumable.
     """
 
@@ -76,6 +77,9 @@ class Observer:
 
     def on_event(self, event: Event) -> None:
         """Something happened to the campaign (audited, finished, interrupted)."""
+
+    def on_baseline(self, attempt: BaselineAttempt) -> None:
+        """A baseline is being tried, and once more: it has been tried. Nothing is stored yet."""
 
     def on_progress(self, progress: Progress) -> None:
         """Called after every round and stage."""

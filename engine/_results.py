@@ -7,7 +7,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kernelarc.bench import Score
-from kernelarc.engine._baselines import Tried, baseline_remarks, only_eager, tried_in
+from kernelarc.engine._baselines import (
+    Tried,
+    baseline_remarks,
+    left_out_of,
+    only_eager,
+    tried_in,
+)
 from kernelarc.engine._scores import mean_score, score_of, score_remark
 from kernelarc.engine._suspicions import busy_remark, suspicions
 from kernelarc.genomes import Allele, Estimate, Verdict, Workload
@@ -29,7 +35,8 @@ class BestResult:
         is_start: Whether it is the genome the search started from: nothing beat it.
         score: Of a SOL-ExecBench problem on a device whose data sheet is known, else None.
         baselines: What came of each baseline that was on offer, by name: ``us`` of one call, or
-            why it ``failed``; empty where there was no choice.
+            why it ``failed``, and what trying it took (``seconds``); or that it was ``left_out``.
+            Empty where there was no choice.
     """
 
     workload: str
@@ -48,8 +55,13 @@ class BestResult:
 
     @property
     def only_eager(self) -> bool:
-        """Whether torch's eager mode is the baseline because nothing else could be one."""
+        """Whether torch's eager mode is the baseline as nothing else could be one, or should."""
         return only_eager(self.against, self.baselines)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Names of the baselines that ``--baselines`` left out."""
+        return left_out_of(self.baselines)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as the command line's contract words it."""
@@ -71,7 +83,8 @@ class BestResult:
         }
 
     def _score_json(self, score: Score) -> dict[str, Any]:
-        return {**asdict(score), "only_eager": self.only_eager}
+        marks = {"only_eager": self.only_eager, "left_out": list(self.left_out)}
+        return {**asdict(score), **marks}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

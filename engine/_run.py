@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import time
 from typing import Any, Literal
 
 from kernelarc.bench import Device, Session
+from kernelarc.engine._baselines import chosen_in
 from kernelarc.engine._campaign import Campaign, Ground, begin, build_state, fold
 from kernelarc.engine._crash_points import crash_point
 from kernelarc.engine._extending import demand_room, limits_elsewhere, spent_s
@@ -18,16 +19,15 @@ from kernelarc.engine._journal import Journal
 from kernelarc.engine._observer import Observer
 from kernelarc.engine._results import CampaignResult, nothing_to_search, result_of
 from kernelarc.engine._seeds import Seed, read_seed, stored_seeds
-from kernelarc.engine._settings import CampaignSettings, check_extension
+from kernelarc.engine._settings import CampaignSettings, check_extension, read_baselines
 from kernelarc.engine._signals import StopRequest
 from kernelarc.engine._state import CampaignState
 from kernelarc.engine._targets import Target, device_for, resolve_target
-from kernelarc.genomes import NothingValidError, Problem, StoppedError
+from kernelarc.genomes import ALL_BASELINES, NothingValidError, Problem, StoppedError
 from kernelarc.storage import (
     CampaignRow,
     CampaignSpec,
     Event,
-    StoreReader,
     StoreWriter,
     open_reader,
     open_writer,
@@ -96,17 +96,22 @@ def resume(
     *,
     budget: int | None = None,
     seconds: float | None = None,
+    baselines: str | Sequence[str] | None = None,
     observer: Observer | None = None,
     device: Device | None = None,
     stop: StopRequest | None = None,
 ) -> CampaignResult:
     """Go on with a campaign where its log ends. A finished one gives its result again.
 
+    One that is to be compared with other baselines than before audits its bests again.
+
     Args:
         store: Where it is kept.
         campaign: Its id; the newest by default.
         budget: Unique evaluations to add.
         seconds: Wall seconds to add.
+        baselines: What bests are compared with from now on (``"all"``, ``"eager"`` or names); None
+            is what they were compared with before.
         observer: As in ``run``.
         device: As in ``run``.
         stop: As in ``run``.
@@ -122,19 +127,23 @@ def resume(
     with open_reader(store) as reader:
         row = reader.campaign(campaign)
         demand_room(reader, row, budget=budget, seconds=seconds)
-        if budget is None and seconds is None and _is_finished(reader, row.id):
+        events = reader.events(row.id)
+        before = read_baselines(chosen_in(events, row.spec.settings))
+        wanted = before if baselines is None else read_baselines(baselines)
+        if budget is None and seconds is None and wanted == before and _is_finished(events):
             return result_of(reader, row.id, store=store)
     with stop or StopRequest() as request, open_writer(store) as writer:
         row = writer.campaign(campaign)
         writer.claim(row.id)
-        settings = settings_of(row, store, seconds, spent_s=spent_s(writer, row.id))
+        spent = spent_s(writer, row.id)
+        settings = settings_of(row, store, seconds, spent_s=spent, baselines=wanted)
         target = Target(device or device_for(settings), row.spec.problem)
         ground = _ground(target, settings, stored_seeds(row.spec.settings))
         running = _Running(ground, writer, observer or Observer(), request)
         with ground.open() as session:
             if session.environment.fingerprint != row.environment.fingerprint:
                 return running.elsewhere(session, row, budget)
-            return running.again(session, row, budget)
+            return running.again(session, row, budget, chosen=baselines is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +169,10 @@ class _Running:
         learned = self.ground.settings.controller
         begin(state, self.writer, campaign, self.observer, facts, learned=learned)
 
-    def again(self, session: Session, row: CampaignRow, budget: int | None) -> CampaignResult:
-        """Go on with a campaign where its log ends."""
+    def again(
+        self, session: Session, row: CampaignRow, budget: int | None, *, chosen: bool
+    ) -> CampaignResult:
+        """Go on with a campaign where its log ends; its baselines may have been chosen anew."""
         state = build_state(session, self.ground.settings)
         if not self.writer.events(row.id):
             # It died between its row and its first entry.
@@ -169,7 +180,10 @@ class _Running:
             self._begin(state, row.id, facts)
         else:
             fold(state, self.writer, row.id)
-        events = [Event(kind="resumed", payload={"unique": state.counts.unique}, unix_s=time())]
+        payload: dict[str, Any] = {"unique": state.counts.unique}
+        if chosen:
+            payload["baselines"] = list(self.ground.settings.baselines or (ALL_BASELINES,))
+        events = [Event(kind="resumed", payload=payload, unix_s=time())]
         if budget is not None:
             events.append(Event(kind="extended", payload={"budget": budget}, unix_s=time()))
         journal = Journal(self.writer, row.id, state, self.observer)
@@ -254,17 +268,23 @@ def _spec(ground: Ground) -> CampaignSpec:
 
 
 def settings_of(
-    row: CampaignRow, store: str, seconds: float | None, *, spent_s: float = 0.0
+    row: CampaignRow,
+    store: str,
+    seconds: float | None,
+    *,
+    spent_s: float = 0.0,
+    baselines: Any = None,
 ) -> CampaignSettings:
     """Return the settings a campaign was begun with, kept in ``store``, ``seconds`` added.
 
-    They are added to what was allowed or, where an audit or a campaign without a limit took
-    longer, to what was spent: that many seconds are there to search.
+    Seconds are added to what was allowed or, where an audit or a campaign without a limit took
+    longer, to what was spent: that many seconds are there to search. The ``baselines`` that it was
+    begun with need not be those that count (``chosen_in``).
     """
     values = {key: value for key, value in row.spec.settings.items() if key != "seeds"}
     if seconds is not None:
         values["seconds"] = max(float(values.get("seconds") or 0.0), spent_s) + seconds
-    return CampaignSettings.from_json({**values, "store": store})
+    return CampaignSettings.from_json({**values, "store": store, "baselines": baselines})
 
 
 def _check_seeds(session: Session, state: CampaignState, ground: Ground) -> None:
@@ -290,9 +310,9 @@ def _facts(ground: Ground, state: CampaignState, session: Session) -> dict[str, 
     }
 
 
-def _is_finished(reader: StoreReader, campaign: int) -> bool:
-    events = [e.kind for e in reader.events(campaign) if e.kind in _LIFECYCLE]
-    return bool(events) and events[-1] == "finished"
+def _is_finished(events: Sequence[Event]) -> bool:
+    kinds = [event.kind for event in events if event.kind in _LIFECYCLE]
+    return bool(kinds) and kinds[-1] == "finished"
 
 
 _LIFECYCLE = frozenset({"started", "resumed", "extended", "finished", "interrupted", "stopped"})

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from kernelarc.genomes import InputError, nearest
+from kernelarc.genomes import ALL_BASELINES, EAGER_BASELINE, InputError, nearest
 
 Reader: TypeAlias = Callable[[str, Any], Any]
 
@@ -110,6 +110,17 @@ def names(reader: Reader, *, least: int) -> Reader:
         return found
 
     return read
+
+
+def baselines(key: str, value: Any) -> tuple[str, ...] | None:
+    """Read names of baselines; ``all``, kept as None, and ``eager`` stand alone."""
+    if value is None:
+        return None
+    found = names(text, least=1)(key, value)
+    for word in (ALL_BASELINES, EAGER_BASELINE):
+        if word in found and len(found) > 1:
+            raise InputError(f"{key}: {word!r} stands alone, not beside other names")
+    return None if found == (ALL_BASELINES,) else found
 
 
 def table(reader: Reader) -> Reader:

@@ -40,6 +40,7 @@ _KEYS: Mapping[str, tuple[str, kinds.Reader]] = MappingProxyType(
         "audit_every": ("audit_every", kinds.optional(kinds.whole(1, _MOST))),
         "audit_top": ("audit_top", kinds.whole(1, 1000)),
         "audit_rounds": ("audit_rounds", kinds.whole(5, 10_000)),
+        "baselines": ("baselines", kinds.baselines),
         "confirm_rounds": ("confirm_rounds", kinds.whole(5, 10_000)),
         "share_log": ("share_log", kinds.switch),
         "conclusions": ("conclusions", kinds.switch),
@@ -83,6 +84,8 @@ class CampaignSettings:
         audit_every: Evaluations between audits; None audits at the end only.
         audit_top: How many claims a workload's audit re-measures.
         audit_rounds: Interleaved rounds of an audit.
+        baselines: What bests are compared with, by name; None is the fastest of all on offer,
+            ``("eager",)`` the reference in eager mode.
         confirm_rounds: Interleaved rounds of a confirmation.
         share_log: Whether islands may read the evaluations of the others.
         conclusions: Whether conclusions migrate.
@@ -119,6 +122,7 @@ class CampaignSettings:
     audit_every: int | None = None
     audit_top: int = 3
     audit_rounds: int = 40
+    baselines: tuple[str, ...] | None = None
     confirm_rounds: int = 20
     share_log: bool = True
     conclusions: bool = True
@@ -214,6 +218,16 @@ def check_extension(budget: int | None, seconds: float | None) -> None:
     """
     for key, value in (("budget", budget), ("seconds", seconds)):
         _KEYS[key][1](key, value)
+
+
+def read_baselines(value: Any) -> tuple[str, ...] | None:
+    """Return a choice of baselines as the settings hold it.
+
+    Raises:
+        InputError: It is none.
+    """
+    found: tuple[str, ...] | None = kinds.baselines("baselines", value)
+    return found
 
 
 def overlay(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

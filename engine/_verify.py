@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelarc.bench import Device, Session
+from kernelarc.engine._baselines import chosen_in
+from kernelarc.engine._campaign import limited
 from kernelarc.engine._compare import baseline_column, column_speedup
 from kernelarc.engine._identity import changed_parts
 from kernelarc.engine._results import workloads_of
@@ -117,11 +119,12 @@ def verify(
                 f"campaign {row.id} of {store_name(store)} has no valid genome to verify"
             )
         writer.claim(row.id)
-        settings = settings_of(row, store, None)
+        chosen = chosen_in(writer.events(row.id), row.spec.settings)
+        settings = settings_of(row, store, None, baselines=chosen)
         opened = (device or device_for(settings)).open(
             row.spec.problem, seed=settings.seed + 1, artefacts=artefacts_of(store)
         )
-        with opened as session:
+        with limited(opened, settings.baselines) as session:
             rounds = 1 if session.deterministic else settings.audit_rounds
             changed = changed_parts(row.environment.identity, session.environment.identity)
             if changed:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         flops_of,
         tensor_bytes,
     )
+    from kernelarc.genomes._baselines import ALL_BASELINES, EAGER_BASELINE, BaselineAttempt
     from kernelarc.genomes._blobs import Blob, StandIn, find_blob, open_blob, stand_in
     from kernelarc.genomes._builtin import builtin_operators, builtin_problem, builtin_workloads
     from kernelarc.genomes._child import child_environment
@@ -113,6 +114,8 @@ if TYPE_CHECKING:
     from kernelarc.genomes.routes._torch_forms import TorchForm, torch_forms
 
 __all__ = [
+    "ALL_BASELINES",
+    "EAGER_BASELINE",
     "LT_ATTRIBUTES",
     "LT_ROUTE",
     "LT_TYPES",
@@ -121,6 +124,7 @@ __all__ = [
     "Allele",
     "AllowedAlleles",
     "Axis",
+    "BaselineAttempt",
     "Blob",
     "Boolean",
     "Candidate",
@@ -230,6 +234,7 @@ _HOMES = {
         "same_allele",
     ),
     "_axes": ("axis_values", "bytes_of", "evaluate_over_axes", "flops_of", "tensor_bytes"),
+    "_baselines": ("ALL_BASELINES", "EAGER_BASELINE", "BaselineAttempt"),
     "_blobs": ("Blob", "StandIn", "find_blob", "open_blob", "stand_in"),
     "_builtin": ("builtin_operators", "builtin_problem", "builtin_workloads"),
     "_child": ("child_environment",),

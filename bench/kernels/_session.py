@@ -6,6 +6,7 @@ at once. Both are judged by one bench in one context.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelarc.bench._baseline_choice import Tell
 from kernelarc.bench._lock import DeviceLock
 from kernelarc.bench._session import Session
 from kernelarc.bench.cuda._protocol import (
@@ -22,6 +24,7 @@ from kernelarc.bench.cuda._protocol import (
     WorkerGoneError,
 )
 from kernelarc.bench.cuda._session import cache_state, reason_of, row_of
+from kernelarc.bench.kernels._baselines import Baselines
 from kernelarc.bench.kernels._compile_pool import CompilePool
 from kernelarc.bench.kernels._flow import Flow, Ground
 from kernelarc.bench.kernels._line import CONTEST_S, DeviceLine, LostQuestionError, bare
@@ -37,7 +40,6 @@ from kernelarc.bench.kernels._messages import (
     PlanContender,
     TriedBaseline,
 )
-from kernelarc.bench.kernels._rivals import Rivals, chosen
 from kernelarc.bench.kernels._shelf import BuildShelf
 from kernelarc.genomes import (
     LT_ROUTE,
@@ -130,7 +132,9 @@ class KernelSession(Session):
         self.sifts, self.finalists, self.patience = any(self._products), _FINALISTS, 2
         self._spaces: dict[int, dict[str, Space]] = {}
         self._domains: dict[int, tuple[DomainReply, CublasLtSpace]] = {}
-        self._rivals: dict[int, Rivals] = {}
+        self._baselines = Baselines(
+            [w.label for w in problem.workloads], self._offered, self._tried, self._raced
+        )
         self._contests = 0
         ground = Ground(
             tasks=self._tasks,
@@ -365,14 +369,11 @@ class KernelSession(Session):
         Where there are several, the first contest with a baseline finds the fastest of them; until
         then all are named.
         """
-        names = self._baselines(self._place(workload))
+        names = self._baselines.names(self._place(workload))
         return f"the fastest of {', '.join(names)}" if len(names) > 1 else next(iter(names), None)
 
-    def _baselines(self, place: int) -> tuple[str, ...]:
-        """Return what the user would run: one thing at most once the fastest is known."""
-        if place in self._rivals:
-            fastest = self._rivals[place].fastest
-            return () if fastest is None else (fastest,)
+    def _offered(self, place: int) -> tuple[str, ...]:
+        """Return what the user would run, each of which may be the fastest."""
         if self._own(place) is not None:
             return (OWN_CONFIGURATION,)
         names = self._reply.baselines.get(place, ())
@@ -380,20 +381,36 @@ class KernelSession(Session):
             names = tuple(name for name in names if name != FIRST_HEURISTIC)
         return names
 
-    def _fastest_baseline(self, place: int) -> str | None:
-        """Return the fastest of the baselines, found once a session.
+    def limit_baselines(self, choice: Sequence[str] | None) -> None:
+        """Let only some of what is on offer be a baseline."""
+        self._baselines.limit(choice)
 
-        One that fails is none; where all of them do, there is none.
+    def baselines_left_out(self, workload: Workload) -> tuple[str, ...]:
+        """Return what is on offer and, by choice, no baseline."""
+        return self._baselines.left_out(self._place(workload))
+
+    def follow_baselines(self, tell: Tell) -> None:
+        """Tell of every baseline that is tried from now on."""
+        self._baselines.tell = tell
+
+    def _fastest_baseline(self, place: int) -> str | None:
+        if not self._baselines.tried(place) and self._baselines.names(place):
+            self._made_ready(place)
+        return self._baselines.fastest(place)
+
+    def _made_ready(self, place: int) -> None:
+        """Have inputs and reference made, so that what trying a baseline takes is its own.
+
+        What fails here fails again, with a name, for whoever needs it.
         """
-        names = self._baselines(place)
-        if place not in self._rivals and names not in ((OWN_CONFIGURATION,), (FIRST_HEURISTIC,)):
-            self._rivals[place] = chosen(
-                names,
-                lambda name, seconds: self._tried(place, name, seconds),
-                lambda some, rounds: self._raced(place, some, rounds),
-            )
-            names = self._baselines(place)
-        return next(iter(names), None)
+        with (
+            contextlib.suppress(LostQuestionError, StoppedError),
+            self._moving().asking() as line,
+        ):
+            try:
+                line.demand_ready(place)
+            except (WorkerGoneError, TimeoutError) as error:
+                line.blame(error)
 
     def _tried(self, place: int, name: str, seconds: float) -> TriedBaseline:
         """Have the worker try a baseline; one that takes too long, or the worker with it, fails."""
@@ -425,8 +442,7 @@ class KernelSession(Session):
 
     def baselines_tried(self, workload: Workload) -> Mapping[str, Mapping[str, Any]]:
         """Return what came of each baseline, by name; empty until they were tried."""
-        found = self._rivals.get(self._place(workload))
-        return {} if found is None else found.to_json()
+        return self._baselines.tried(self._place(workload))
 
     def observe(self) -> Mapping[str, str]:
         """Return clocks, power, temperature, foreign processes, and how busy everybody was."""

@@ -80,6 +80,7 @@ def assert_refused(outcome: Outcome, code: int, *parts: str) -> None:
         (["run", "gemm", "--budget", "0"], ("budget must be", "not 0")),
         (["run", "gemm", "--budget", "-1"], ("budget must be", "not -1")),
         (["run", "gemm", "--seconds", "0"], ("seconds must be",)),
+        (["run", "gemm", "--baselines", "all,eager"], ("baselines: 'all' stands alone",)),
         (["run", "gemm", "--set", "M=0"], ("set M", "not 0")),
         (["run", "gemm", "--set", "M=-5"], ("set M", "not -5")),
         (["run", "gemm", "--set", "M=1.5"], ("set M", "'1.5'")),
@@ -103,6 +104,13 @@ def assert_refused(outcome: Outcome, code: int, *parts: str) -> None:
 )
 def test_bad_usage(run: Run, tmp_path: Path, arguments: list[str], parts: tuple[str, ...]) -> None:
     assert_refused(run(*arguments), 2, *parts)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_baseline_that_nobody_offers(run: Run, tmp_path: Path) -> None:
+    sizes = [word for axis in "MNK" for word in ("--set", f"{axis}=64")]
+    named = run("run", "gemm", *sizes, "--baselines", "torch eager")
+    assert_refused(named, 2, "unknown 'torch eager'", "on offer here: numpy", "or eager")
     assert list(tmp_path.iterdir()) == []
 
 

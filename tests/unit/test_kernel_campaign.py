@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import io
+import re
 import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from tests.unit.compiling_routes import PlantedRoute
 
 from kernelarc.bench.kernels import KernelDevice, _device, _line
-from kernelarc.engine import CampaignSettings, result_of, resume, run
-from kernelarc.genomes import ConclusionKind, Environment, Status, Verdict, builtin_problem
+from kernelarc.cli._log_file import LogFile
+from kernelarc.cli._progress import LiveDisplay
+from kernelarc.cli._watching import Watchers
+from kernelarc.engine import CampaignSettings, Observer, result_of, resume, run, verify
+from kernelarc.genomes import (
+    BaselineAttempt,
+    ConclusionKind,
+    Environment,
+    InputError,
+    Status,
+    Verdict,
+    builtin_problem,
+)
 from kernelarc.storage import open_reader
 
 PROBLEM = builtin_problem("gemm")
@@ -48,9 +62,11 @@ def _device_of(ways: tuple[str, ...], idle: int = 1, ordinal: int = 5) -> Formul
     return FormulaDevice(f"cuda:{ordinal}", [route], processes=2)
 
 
-def _settings(folder: Path, **more: int) -> CampaignSettings:
+def _settings(folder: Path, **more: int | str) -> CampaignSettings:
     store = str(folder / "store.db")
-    return CampaignSettings(target="gemm", device="cuda:5", store=store, **more)  # type: ignore[arg-type]
+    return CampaignSettings.from_values(
+        {"target": "gemm", "device": "cuda:5", "store": store, **more}
+    )
 
 
 def test_a_campaign_survives_everything_and_names_what_failed(tmp_path: Path) -> None:
@@ -164,11 +180,100 @@ def test_what_a_speed_up_rests_on_and_what_could_not_be_a_baseline_is_said(
     for result in (first, again):
         assert result.best is not None
         told = result.best.to_json()
+        assert all(one["seconds"] >= 0.0 for one in told["baselines"].values())
         assert told.get("against") == against
-        assert told["baselines"]["torch compile"] == compiled
+        assert compiled.items() <= told["baselines"]["torch compile"].items()
         assert result.best.only_eager is (ordinal == 25)
         named = [text for text in result.remarks if text.startswith("no baseline for ")]
         causes = {each["failed"] for each in told["baselines"].values() if "failed" in each}
         assert {text.rpartition("torch compile: ")[2] for text in named if "compile" in text} == (
             causes
         )
+
+
+class Hearer(Observer):
+    """Notes which baselines were tried."""
+
+    def __init__(self) -> None:
+        self.tried: list[str] = []
+
+    def on_baseline(self, attempt: BaselineAttempt) -> None:
+        self.tried += [attempt.name] if attempt.seconds is not None else []
+
+
+def test_a_choice_of_baselines_is_remembered_and_said(tmp_path: Path) -> None:
+    """Resume and verify keep to it; another choice audits again, without further searching."""
+    device, hearer = _device_of(("good", "slow"), ordinal=20), Hearer()
+    settings = _settings(tmp_path, budget=2, baselines="eager")
+    first = run(settings, device=device, problem=PROBLEM, observer=hearer)
+    assert first.best is not None and first.best.speedup is not None
+    assert (first.best.against, hearer.tried) == ("baseline:torch eager", ["torch eager"])
+    assert first.best.left_out == ("torch compile",)
+    assert first.best.baselines["torch compile"] == {"left_out": True}
+    (remark,) = [text for text in first.remarks if "--baselines" in text]
+    assert remark == (
+        "speed-ups are over some of the baselines: others were left out by --baselines (~): "
+        "torch compile; a faster one among them would lower the speed-ups"
+    )
+    store = first.store
+    verified = verify(store, device=device).verified[0]
+    assert verified.why == "correct, faster than torch eager, as claimed"
+    same = resume(store, device=device, baselines="eager", observer=hearer)
+    assert same == first and hearer.tried == ["torch eager"], "nothing is to be done"
+
+    again = resume(store, device=device, baselines="all", observer=hearer)
+    assert again.best is not None and again.best.speedup is not None
+    assert again.best.against == "baseline:torch compile" and not again.best.left_out
+    assert again.best.speedup.value == pytest.approx(first.best.speedup.value * 15 / 25)
+    assert again.evaluations.unique == first.evaluations.unique
+    assert not [text for text in again.remarks if "--baselines" in text]
+    assert hearer.tried == ["torch eager", "torch eager", "torch compile"]
+    why = verify(store, device=device).verified[0].why
+    assert why.startswith("correct, faster than torch compile")
+    further = resume(store, device=device, budget=1)
+    assert further.best is not None and further.best.against == "baseline:torch compile"
+    with open_reader(store) as reader:
+        assert reader.campaign(1).spec.settings["baselines"] == ["eager"]
+        chosen = [e.payload.get("baselines") for e in reader.events(1) if e.kind == "resumed"]
+    assert chosen == [["all"], None]
+
+
+def test_a_baseline_that_nobody_offers_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    device = _device_of(("good", "slow"), ordinal=20)
+    with pytest.raises(InputError, match="on offer here: torch eager, torch compile") as caught:
+        run(_settings(tmp_path, baselines="torch flash"), device=device, problem=PROBLEM)
+    assert "\n" not in str(caught.value) and not list(tmp_path.glob("store*"))
+    first = run(_settings(tmp_path, budget=2), device=device, problem=PROBLEM)
+    with open_reader(first.store) as reader:
+        before = [event.kind for event in reader.events(1)]
+    with pytest.raises(InputError, match="unknown 'torch flash'"):
+        resume(first.store, device=device, baselines="torch eager,torch flash")
+    with open_reader(first.store) as reader:
+        assert [event.kind for event in reader.events(1)] == before
+
+
+def test_display_and_log_say_which_baseline_is_tried_and_the_event_what_it_took(
+    tmp_path: Path,
+) -> None:
+    drawn, log = io.StringIO(), tmp_path / "campaign.log"
+    console = Console(file=drawn, force_terminal=True, width=200)
+    device, label = _device_of(("good", "slow"), ordinal=25), PROBLEM.workloads[0].label
+    with LiveDisplay(console) as display, LogFile(log) as lines:
+        both = Watchers([display, lines])
+        result = run(_settings(tmp_path, budget=2), device=device, problem=PROBLEM, observer=both)
+    noted = [line for line in log.read_text().splitlines() if " baseline " in line[:30]]
+    assert [re.sub(r"^\S+ baseline ", "", re.sub(r"took .*", "took", line)) for line in noted] == [
+        f"trying the baseline torch eager for {label} (1 of 2, at most 1 min 0 s)",
+        f"the baseline torch eager for {label}: 25 us; took",
+        f"compiling the baseline torch compile for {label} (2 of 2, at most 1 min 30 s)",
+        f"the baseline torch compile for {label}: 15 us, off by more than the workload allows "
+        f"(mismatch); took",
+    ]
+    assert f"compiling the baseline torch compile for {label} (2 of 2" in drawn.getvalue()
+    with open_reader(result.store) as reader:
+        (event,) = [each for each in reader.events(1) if each.kind == "audited"]
+    (told,) = event.payload["baselines"].values()
+    assert {name: one["seconds"] >= 0.0 for name, one in told.items()} == {
+        "torch eager": True,
+        "torch compile": True,
+    }

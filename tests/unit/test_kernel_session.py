@@ -16,7 +16,15 @@ from tests.unit.compiling_routes import MEETS, PlantedRoute
 from kernelarc.bench import DeviceLock
 from kernelarc.bench.kernels import KernelSession, _line, _rivals, _session
 from kernelarc.bench.kernels._flow import TIME_WAS_UP
-from kernelarc.genomes import Candidate, Evaluation, Genome, InputError, Status, builtin_problem
+from kernelarc.genomes import (
+    BaselineAttempt,
+    Candidate,
+    Evaluation,
+    Genome,
+    InputError,
+    Status,
+    builtin_problem,
+)
 
 PROBLEM = builtin_problem("gemm")
 (WORKLOAD,) = PROBLEM.workloads
@@ -236,12 +244,13 @@ def test_a_first_contest_waits_for_a_slow_reference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As an audit does, whose worker has evaluated nothing."""
-    monkeypatch.setattr(_session, "CONTEST_S", 0.5)
+    most_s = 0.5
+    monkeypatch.setattr(_session, "CONTEST_S", most_s)
     with _opened(tmp_path, ordinal=3) as session:
         genomes = [_genome(session, way) for way in ("good", "slow")]
         contest = session.contest(WORKLOAD, genomes, rounds=2)
         assert not contest.failures
-        assert _reference_s(tmp_path) > _session.CONTEST_S
+        assert _reference_s(tmp_path) > most_s
 
 
 def test_inputs_and_reference_are_made_while_the_first_candidate_is_built(tmp_path: Path) -> None:
@@ -346,7 +355,60 @@ def test_a_baseline_that_hangs_dies_or_is_wrong_is_named_and_another_stands(
         contest = session.contest(WORKLOAD, [_genome(session, "good")], rounds=3, baseline=True)
         assert contest.names[1:] == ("baseline:torch eager",)
         assert contest.samples == ((10.0, 25.0),) * 3
-        assert session.baselines_tried(WORKLOAD) == {
-            "torch eager": {"us": 25.0},
-            "torch compile": {"failed": cause},
-        }
+        told = {name: dict(one) for name, one in session.baselines_tried(WORKLOAD).items()}
+        assert all(one.pop("seconds") >= 0.0 for one in told.values())
+        assert told == {"torch eager": {"us": 25.0}, "torch compile": {"failed": cause}}
+
+
+@pytest.mark.parametrize("choice", [("eager",), ("torch eager",)])
+def test_only_what_is_wanted_is_tried_and_the_rest_is_said_to_be_left_out(
+    tmp_path: Path, choice: tuple[str, ...]
+) -> None:
+    heard: list[BaselineAttempt] = []
+    with _opened(tmp_path, 23) as session:  # whose torch.compile hangs
+        session.limit_baselines(choice)
+        session.follow_baselines(heard.append)
+        assert session.baseline_name(WORKLOAD) == "torch eager"
+        assert session.baselines_left_out(WORKLOAD) == ("torch compile",)
+        contest = session.contest(WORKLOAD, [_genome(session, "good")], rounds=3, baseline=True)
+        assert contest.names[1:] == ("baseline:torch eager",)
+        told = session.baselines_tried(WORKLOAD)
+        assert told["torch compile"] == {"left_out": True}
+        assert told["torch eager"]["us"] == 25.0
+    assert [one.name for one in heard] == ["torch eager"] * 2
+
+
+def test_what_is_not_on_offer_is_refused_with_what_is(tmp_path: Path) -> None:
+    with _opened(tmp_path, 20) as session:
+        with pytest.raises(InputError) as caught:
+            session.limit_baselines(["torch eager", "torch compiled"])
+        assert str(caught.value) == (
+            "baselines: unknown 'torch compiled'; "
+            "on offer here: torch eager, torch compile (or say all, or eager)"
+        )
+        session.limit_baselines(None)
+        assert session.baseline_name(WORKLOAD) == "the fastest of torch eager, torch compile"
+        assert session.baselines_left_out(WORKLOAD) == ()
+    with _opened(tmp_path, 7) as session:
+        session.limit_baselines(["eager"])
+        with pytest.raises(InputError, match="on offer here: none to choose"):
+            session.limit_baselines(["torch eager"])
+
+
+def test_whoever_follows_hears_what_is_tried_and_what_it_took(tmp_path: Path) -> None:
+    heard: list[BaselineAttempt] = []
+    with _opened(tmp_path, 25) as session:
+        session.follow_baselines(heard.append)
+        for _ in range(2):
+            session.contest(WORKLOAD, [_genome(session, "good")], rounds=3, baseline=True)
+    assert [(one.name, one.number, one.seconds is None) for one in heard] == [
+        ("torch eager", 1, True),
+        ("torch eager", 1, False),
+        ("torch compile", 2, True),
+        ("torch compile", 2, False),
+    ]
+    assert {one.workload for one in heard} == {WORKLOAD.label}
+    assert [one.compiles for one in heard] == [False, False, True, True]
+    assert [one.wrong for one in heard] == ["", "", "", "mismatch"]
+    assert [one.latency_us for one in heard] == [None, 25.0, None, 15.0]
+    assert [one.limit_s for one in heard] == [_rivals.TRY_S] * 2 + [_rivals.COMPILE_S] * 2

@@ -113,6 +113,21 @@ def test_bests_of_a_problem_are_scored_and_the_report_says_what_that_is(tmp_path
     assert remarks[1].endswith(": torch compile: Unsupported: item")
     assert "the only baseline is torch's eager mode" in remarks[2]
     assert len(_baseline_remarks(beside)) == 2
+    chosen: Tried = {"torch sdpa": {"us": 9.0}, "torch compile": {"left_out": True}}
+    some = [replace(best, against="baseline:torch sdpa", baselines=chosen) for best in found]
+    assert "~" in bests_table(some) and not some[0].only_eager
+    assert some[0].to_json()["score"]["left_out"] == ["torch compile"]
+    assert beside[0].to_json()["score"]["left_out"] == []
+    assert _baseline_remarks(some) == (
+        "scores rest on torch sdpa (2): others were left out by --baselines (~): torch compile; "
+        "a faster one among them would lower the scores",
+    )
+    (mixed, *_) = _baseline_remarks([some[0], beside[1]])
+    assert f": others of {some[0].workload} were left out by --baselines (~): " in mixed
+    alone_by_choice: Tried = {"torch eager": {"us": 9.0}, "torch compile": {"left_out": True}}
+    quick = [replace(one, baselines=alone_by_choice) for one in eager]
+    assert quick[0].only_eager and "~" in bests_table(quick)
+    assert len(_baseline_remarks(quick)) == 1, "said once, with the choice"
     off: Tried = {"torch eager": {"us": 9.0, "off": "mismatch: out"}, "torch sdpa": {"us": 12.0}}
     misses = _baseline_remarks([replace(eager[0], baselines=off)])
     assert misses[1].endswith(

@@ -64,6 +64,12 @@ def test_json_round_trip_keeps_everything_but_the_invocation() -> None:
         ({"pin": {"tile": ""}}, "pin tile must be an allele"),
         ({"seed_genome": 3}, "seed_genome must be a path"),
         ({"margin": -0.1}, "margin must be a number from 0 to 1"),
+        ({"baselines": ""}, "baselines must be a text that is not empty"),
+        ({"baselines": []}, "baselines must be a list of at least 1"),
+        ({"baselines": 3}, "baselines must be a list"),
+        ({"baselines": "eager,all"}, "baselines: 'all' stands alone"),
+        ({"baselines": ["eager", "torch sdpa"]}, "baselines: 'eager' stands alone"),
+        ({"baselines": "torch sdpa,torch sdpa"}, "without repetitions"),
         ({"retention": 0}, "retention must be a whole number from 1"),
         ({"buget": 3}, "unknown key 'buget' (did you mean 'budget'?)"),
         ({"target": ""}, "target must be a text"),
@@ -116,6 +122,20 @@ def test_a_file_that_is_no_text_or_absent_is_named(tmp_path: Path) -> None:
     for path, message in ((binary, "not UTF-8"), (tmp_path / "no.toml", "cannot be read")):
         with pytest.raises(InputError, match=message):
             CampaignSettings.from_toml(path)
+
+
+def test_baselines_are_named_or_one_word_and_all_of_them_is_as_if_nothing_were_said(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text('target = "matmul"\nbaselines = ["torch sdpa", "torch compile"]\n')
+    named = CampaignSettings.from_toml(path)
+    assert named.baselines == ("torch sdpa", "torch compile")
+    assert CampaignSettings.from_json(named.to_json()) == named
+    quick = CampaignSettings.from_toml(path, {"baselines": "eager"})
+    assert quick.baselines == ("eager",) and quick.to_json()["baselines"] == ["eager"]
+    every = CampaignSettings.from_toml(path, {"baselines": "all"})
+    assert every == CampaignSettings(target="matmul") and "baselines" not in every.to_json()
 
 
 def test_every_field_has_a_key() -> None:
