@@ -9,7 +9,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from kernelarc.bench.cuda._protocol import Channel, Fault, Request, WorkerGoneError
@@ -41,9 +42,16 @@ class WorkerProcess:
         ordinal: Which device.
         bench: ``module:class`` of what evaluates there.
         imports: Modules that it will need and that take long to import.
+        variables: What its environment has beside that of all workers.
     """
 
-    def __init__(self, ordinal: int, bench: str = LT_BENCH, imports: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        ordinal: int,
+        bench: str = LT_BENCH,
+        imports: Sequence[str] = (),
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         mine, theirs = socket.socketpair()
         ends, self._lifeline = os.pipe()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
@@ -57,7 +65,7 @@ class WorkerProcess:
                 stdout=self._errors,
                 stderr=self._errors,
                 start_new_session=True,
-                env=worker_environment(),
+                env={**worker_environment(), **variables},
             )
         finally:
             theirs.close()

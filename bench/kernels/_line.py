@@ -20,6 +20,7 @@ from kernelarc.bench.cuda._protocol import (
 )
 from kernelarc.bench.kernels._messages import Contender, KernelTask, PlanContender
 from kernelarc.bench.kernels._oracle import needs_torch
+from kernelarc.bench.kernels._torch_cache import kept_builds
 from kernelarc.genomes import Candidate, Status, StoppedError
 
 OPEN_S, ASK_S, CONTEST_S, PREPARE_S = 120.0, 60.0, 240.0, 600.0
@@ -70,13 +71,14 @@ class DeviceLine:
         self._ending = self._opened = False
         torch = any(needs_torch(task.operator.reference) for task in tasks)
         self._imports = ("torch",) if torch else ()
+        self._variables = kept_builds() if torch else {}
         self._worker = self._started()
         self.busy_s = 0.0
         self.prepared_s: dict[int, float] = {}
         self.meanwhile: Callable[[], None] = _nothing
 
     def _started(self) -> WorkerProcess:
-        return WorkerProcess(self._ordinal, _BENCH, self._imports)
+        return WorkerProcess(self._ordinal, _BENCH, self._imports, self._variables)
 
     def open(self) -> None:
         """Give a fresh worker the problem; kill it where it does not take it.
