@@ -14,6 +14,8 @@ from kernelarc.bench.kernels._oracle import Oracle
 from kernelarc.bench.kernels._program import LaunchRefusedError
 from kernelarc.bench.kernels._torch_calls import is_compiled
 
+_SCARCE = 0.5  # of the device's memory: a graph's pool may need as much as a call did
+
 
 class TorchLaunchable(Launchable):
     """Torch on tensors of their own types.
@@ -89,8 +91,14 @@ class TorchLaunchable(Launchable):
     def captures(self, buffers: TensorSet) -> bool:
         """Tell whether it runs without ever waiting for the device.
 
-        What reads a tensor's values on the host does not, and a capture would fail.
+        What reads a tensor's values on the host does not, and a capture would fail. What is
+        compiled when first called is so before: compilers may wait.
         """
+        if self._captures is None and self._compiled:
+            try:
+                self.call(buffers)()
+            except LaunchRefusedError:
+                self._captures = False
         if self._captures is None:
             mode = self._torch.cuda.get_sync_debug_mode()
             self._torch.cuda.set_sync_debug_mode("error")
@@ -105,7 +113,12 @@ class TorchLaunchable(Launchable):
 
     @contextlib.contextmanager
     def capturing(self) -> Iterator[None]:
-        """Route torch's allocations during a capture to a pool of its own."""
+        """Route torch's allocations during a capture to a pool of its own.
+
+        What torch keeps to itself is given back before where memory is scarce: during a capture it
+        cannot be.
+        """
+        self._oracle.give_back(_SCARCE)
         pool = self._torch.cuda.MemPool()
         self._pools.append(pool)  # the graph writes there for as long as it lives
         with self._torch.cuda.use_mem_pool(pool):

@@ -23,9 +23,15 @@ def _ragged(
     q: Tensor, k: Tensor, v: Tensor, q_at: Tensor, k_at: Tensor, most: tuple[int, int],
     scale: float, causal: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Attend in all sequences at once; none is longer than ``most`` says."""
+    """Attend in all sequences at once; none is longer than ``most`` says.
+
+    Told that none has more than one query, torch takes it that each has one.
+    """
+    most_q, most_k = most
+    if q.shape[0] != q_at.shape[0] - 1:
+        most_q = max(most_q, 2)
     output, sums, *_ = torch.ops.aten._flash_attention_forward(
-        q, k, v, q_at, k_at, *most, 0.0, causal, False, scale=scale
+        q, k, v, q_at, k_at, most_q, most_k, 0.0, causal, False, scale=scale
     )
     return _told(output, sums)
 

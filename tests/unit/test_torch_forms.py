@@ -122,6 +122,7 @@ def _flash(torch: Any) -> Iterator[None]:
             return out[None], sums[None], none, none, none
         out, sums = torch.zeros_like(q), torch.full((q.shape[1], q.shape[0]), math.inf)
         assert q_at.dtype == k_at.dtype == torch.int32
+        assert most_q > 1 or q.shape[0] == q_at.shape[0] - 1, "torch reshapes by sequences"
         pairs = list(zip(q_at.tolist(), k_at.tolist(), strict=True))
         for (begin, first), (end, last) in pairwise(pairs):
             assert end - begin <= most_q
@@ -135,6 +136,24 @@ def _flash(torch: Any) -> Iterator[None]:
     library.impl("_flash_attention_forward", forward, "CPU")
     yield
     library._destroy()
+
+
+@pytest.mark.usefixtures("_flash")
+@pytest.mark.parametrize("kind", ["flash", "flash_bound", "flash_each"])
+def test_one_query_among_sequences_without_any_is_right(torch: Any, kind: str) -> None:
+    problem = packaged_problem("gqa_paged_prefill")
+    (form,) = (form for form in forms_of("gqa_paged_prefill") if form.name == kind)
+    torch.manual_seed(3)
+    q = torch.randn(1, 4, 16, dtype=torch.bfloat16)
+    k, v = (torch.randn(9, 1, 2, 16, dtype=torch.bfloat16) for _ in "kv")
+    q_at, k_at = (torch.tensor(at, dtype=torch.int32) for at in ([0, 0, 1], [0, 3, 8]))
+    pages = torch.randperm(9)[:8].to(torch.int32)
+    from tests.unit.test_operator_references import space_of, widened
+
+    given = q, k, v, q_at, k_at, pages, 0.25
+    wanted = space_of(problem.operator)["run"](*map(widened, given))
+    for own, right in zip(_called(form)(*given), wanted, strict=True):
+        torch.testing.assert_close(own.double(), right.double(), atol=0.02, rtol=0.02)
 
 
 def _called(form: TorchForm) -> Any:
