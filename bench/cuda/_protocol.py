@@ -49,6 +49,8 @@ class Outcome:
 
     Attributes:
         fatal: Whether the CUDA context is lost with it: the worker ends after sending this.
+        content: What its launches come to where only the device can tell; empty elsewhere.
+        repeats: Whether launches of this content were judged before: these were not run.
     """
 
     number: int
@@ -61,6 +63,8 @@ class Outcome:
     cost_s: float = 0.0
     properties: Mapping[str, Allele] = field(default_factory=dict)
     fatal: bool = False
+    content: str = ""
+    repeats: bool = False
 
 
 @dataclass(frozen=True, slots=True)

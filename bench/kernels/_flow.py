@@ -14,7 +14,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from kernelarc.bench._statistics import measurement_of
@@ -79,6 +79,7 @@ class Flow:
         self._arrived: deque[Evaluation] = deque()
         self._followers: dict[tuple[int, str], list[Flight]] = {}
         self._known: dict[tuple[int, str], tuple[Evaluation, float | None]] = {}
+        self._ran: dict[tuple[int, str], tuple[Evaluation, float | None]] = {}
         self._builds: OrderedDict[tuple[int, str], Build] = OrderedDict()
         self._costs: dict[int, float] = {}
         self._outlooks = [Outlook(partial(ground.hint, i)) for i in range(len(ground.tasks))]
@@ -280,7 +281,9 @@ class Flow:
             self._fail(candidate, place, *fault)
             return
         self._keep(place, candidate.genome, build)
-        self._board(Flight(candidate, place, PlanContender(build), bound), build.content)
+        known = self._known.get((place, build.content))
+        anew = known is not None and known[0].candidate.genome == candidate.genome
+        self._board(Flight(candidate, place, PlanContender(build, anew), bound), build.content)
 
     def _board(self, flight: Flight, content: str) -> None:
         """Queue a build for the device, unless another's equal one was measured or is on its way.
@@ -326,18 +329,32 @@ class Flow:
             flight, outcome = self._line.arrived.popleft()
             if self._comes_again(flight, outcome):
                 continue
-            evaluation = self._evaluation(flight, outcome)
+            known = self._judged(flight, outcome)
+            if known is None:  # by a worker that is gone, or stopped earlier than this one may be
+                self._ready.appendleft(_anew(flight))
+                continue
+            evaluation = known[0]
             self._arrive(evaluation, flight.workload)
             if isinstance(flight.contender, PlanContender):
                 key = flight.workload, flight.contender.build.content
-                known = evaluation, flight.limit_us
                 if evaluation.status in {Status.OK, Status.WRONG_RESULT}:
                     self._known[key] = known
+                    if outcome.content and not outcome.repeats:
+                        self._ran[flight.workload, outcome.content] = known
                 for follower in self._followers.pop(key, []):
                     if _answers(*known, follower.limit_us):
                         self._arrive(self._same(follower.candidate, evaluation), flight.workload)
                     else:
                         self._board(follower, key[1])
+
+    def _judged(self, flight: Flight, outcome: Outcome) -> tuple[Evaluation, float | None] | None:
+        """Return a candidate's evaluation and its bound; None where it must be judged yet."""
+        if not outcome.repeats:
+            return self._evaluation(flight, outcome), flight.limit_us
+        known = self._ran.get((flight.workload, outcome.content))
+        if known is None or not _answers(*known, flight.limit_us):
+            return None
+        return self._same(flight.candidate, known[0]), known[1]
 
     def _comes_again(self, flight: Flight, outcome: Outcome) -> bool:
         """Queue a candidate that met a busy device behind all others, a few times at most."""
@@ -388,6 +405,12 @@ class Flow:
 
     def _is_first(self, contender: Contender, place: int) -> bool:
         return isinstance(contender, LtContender) and contender.row == self._ground.first_row(place)
+
+
+def _anew(flight: Flight) -> Flight:
+    """Return a flight whose build is judged whatever its launches come to."""
+    assert isinstance(flight.contender, PlanContender)
+    return replace(flight, contender=replace(flight.contender, anew=True))
 
 
 def _answers(known: Evaluation, bound: float | None, wanted: float | None) -> bool:

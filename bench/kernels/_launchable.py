@@ -10,7 +10,7 @@ from typing import Any
 from kernelarc.bench.cuda._clock import Call
 from kernelarc.bench.cuda._library import Algorithm, Matmul, Side
 from kernelarc.bench.kernels._job import BoundJob
-from kernelarc.bench.kernels._library_steps import LibrarySteps
+from kernelarc.bench.kernels._library_steps import LibrarySteps, content_of
 from kernelarc.bench.kernels._memory import TensorSet
 from kernelarc.bench.kernels._program import Addresses, Loader, Program
 from kernelarc.bench.kernels._scratch import ScratchMemory
@@ -107,6 +107,12 @@ class PlanLaunchable(Launchable):
             once()
 
         return call if zeroed else once
+
+    @property
+    def content(self) -> str:
+        """What its launches come to where the library has a part in them, else empty."""
+        products = self._program.products
+        return content_of(self.build.plan, products) if products else ""
 
     def guard(self) -> None:
         self._placed.guard()

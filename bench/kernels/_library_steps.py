@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernelarc.bench.cuda._binding import Lt
 from kernelarc.bench.cuda._library import Algorithm, Matmul, Side
-from kernelarc.genomes import LT_ATTRIBUTES, MatmulJob
-from kernelarc.genomes.kernels import LibraryProduct
+from kernelarc.genomes import LT_ATTRIBUTES, Allele, MatmulJob, canonical_json, fingerprint_of
+from kernelarc.genomes.kernels import LaunchPlan, LibraryProduct, Step
 
 Launcher = Callable[[int, int, int, int, int, int], None]
 """Takes the addresses of left, right, what is added, result and workspace, and the stream."""
@@ -45,6 +45,26 @@ class ReadyProduct:
     def attributes(self) -> tuple[int, ...]:
         """The algorithm's attributes: with them it can be made again."""
         return tuple(self.algorithm.row[: len(LT_ATTRIBUTES)])
+
+
+def content_of(plan: LaunchPlan, products: Sequence[ReadyProduct]) -> str:
+    """Return a fingerprint of what a plan launches: the algorithms themselves, not their numbers.
+
+    Several numbers, and ceilings of scratch memory, may mean one algorithm.
+    """
+    ready = iter(products)
+    rooms = {each.workspace.name for each in plan.products if each.workspace is not None}
+    steps: list[Step] = []
+    ran: list[Allele] = []
+    for step in plan.steps:
+        if isinstance(step, LibraryProduct):
+            ran.append(next(ready).attributes)
+            steps.append(replace(step, heuristic=0, workspace=None, workspace_bytes=0))
+        else:
+            steps.append(step)
+    scratch = tuple(each for each in plan.scratch if each.name not in rooms)
+    told = replace(plan, steps=tuple(steps), scratch=scratch)
+    return fingerprint_of(canonical_json({"plan": told.fingerprint, "library": ran}))
 
 
 class LibrarySteps:

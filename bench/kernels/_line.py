@@ -340,7 +340,7 @@ def _nothing() -> None:
 def bare(contender: Contender) -> Contender:
     """Return a contender without what is only for people to read."""
     if isinstance(contender, PlanContender):
-        return PlanContender(replace(contender.build, source=""))
+        return replace(contender, build=replace(contender.build, source=""))
     return contender
 
 

@@ -33,9 +33,15 @@ class KernelTask:
 
 @dataclass(frozen=True, slots=True)
 class PlanContender:
-    """Compiled kernels to be judged."""
+    """Compiled kernels to be judged.
+
+    Attributes:
+        build: The kernels, and how they are launched.
+        anew: Whether they are judged even if their launches come to what was judged before.
+    """
 
     build: Build
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)

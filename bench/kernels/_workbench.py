@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from kernelarc.bench.kernels._messages import (
 )
 from kernelarc.bench.kernels._oracle import Oracle, needs_torch
 from kernelarc.bench.kernels._program import LaunchRefusedError, Loader
+from kernelarc.bench.kernels._repeats import Repeats
 from kernelarc.bench.kernels._ring import OperatorRing
 from kernelarc.bench.kernels._scratch import ScratchMemory
 from kernelarc.bench.kernels._tensor_map import TensorMapError
@@ -66,6 +68,7 @@ class KernelWorkbench(Workbench):
         self._loader: Loader | None = None
         self._memory: ScratchMemory | None = None
         self._library = LibrarySteps(self._lt, self._handle)
+        self._repeats = Repeats()
 
     # What it is
 
@@ -207,12 +210,15 @@ class KernelWorkbench(Workbench):
     def evaluate(  # type: ignore[override]
         self, workload: int, number: int, contender: Contender, limit_us: float | None
     ) -> Outcome:
-        """Check and time one candidate."""
+        """Check and time one candidate, unless its launches are those of one that was judged."""
         try:
             one = self._launchable(workload, contender)
             if isinstance(one, str):
                 return Outcome(number=number, status=Status.REJECTED, failure=one, message=one)
-            return self._bench_of(workload).evaluate(number, one, limit_us)
+            content = one.content if isinstance(one, PlanLaunchable) else ""
+            anew = isinstance(contender, PlanContender) and contender.anew
+            judge = partial(self._bench_of(workload).evaluate, number, one, limit_us)
+            return self._repeats.outcome(workload, content, number, judge, anew=anew)
         except _REFUSALS as error:
             self._ready().stream.synchronize()  # what was launched before may yet fault
             self._bench_of(workload).forget()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +16,9 @@ from tests.unit.interpreted import small_operator
 from tests.unit.lt_fake import HEURISTIC, FakeLt
 
 from kernelarc.bench._gene_json import gene_from_json, gene_to_json
+from kernelarc.bench.cuda._protocol import Outcome
 from kernelarc.bench.kernels._launchable import PlanLaunchable
-from kernelarc.bench.kernels._library_steps import LibrarySteps, NoSuchChoiceError
+from kernelarc.bench.kernels._library_steps import LibrarySteps, NoSuchChoiceError, content_of
 from kernelarc.bench.kernels._messages import PlanContender
 from kernelarc.bench.kernels._program import (
     Addresses,
@@ -25,9 +27,10 @@ from kernelarc.bench.kernels._program import (
     Program,
     begun_alone,
 )
+from kernelarc.bench.kernels._repeats import Repeats
 from kernelarc.bench.kernels._shelf import BuildShelf
 from kernelarc.bench.kernels._workbench import NO_SUCH_CHOICE, KernelWorkbench
-from kernelarc.genomes import Allele, Genome, Problem, packaged_problem
+from kernelarc.genomes import Allele, Genome, Problem, Status, packaged_problem
 from kernelarc.genomes.kernels import (
     Build,
     DeviceLimits,
@@ -36,6 +39,7 @@ from kernelarc.genomes.kernels import (
     LaunchAttributes,
     LaunchPlan,
     LibraryProduct,
+    Scratch,
     ScratchArgument,
     Step,
     TensorArgument,
@@ -412,28 +416,77 @@ def test_a_plan_with_products_is_kept_on_the_shelf(tmp_path: Path) -> None:
     assert found == build and found.content == build.content
 
 
+def test_numbers_that_mean_one_algorithm_are_one_content() -> None:
+    """Here no algorithm needs scratch memory: the ceiling changes nothing that is launched."""
+    roomy, bare = _product(), _product(workspace=None, workspace_bytes=0)
+    other = _product(workspace=None, workspace_bytes=0, added=TensorArgument("x"))
+    room = (Scratch(name="library workspace", nbytes=1 << 20), Scratch(name="y", nbytes=6160))
+    contents = []
+    for product, scratch in ((roomy, room), (bare, room[1:]), (other, room[1:])):
+        plan = LaunchPlan(steps=(_launch("a"), product), scratch=scratch)
+        contents.append(content_of(plan, program(plan.steps, CallingLt([])).products))
+    assert contents[0] == contents[1] != contents[2]
+    smaller = LaunchPlan(steps=(_launch("a"), bare), scratch=())
+    assert content_of(smaller, program(smaller.steps, CallingLt([])).products) not in contents
+
+
+def test_the_worker_judges_an_algorithm_once() -> None:
+    judged: list[int] = []
+
+    def evaluate(number: int, one: PlanLaunchable, limit_us: float | None) -> Outcome:
+        judged.append(number)
+        return Outcome(number=number, status=Status.OK, samples=(1.0,) * 5)
+
+    bench = SimpleNamespace(job=SimpleNamespace(aliases={}), evaluate=evaluate)
+    worker = _worker(bench)
+    builds = [
+        _build(_product()),
+        _build(_product(workspace=None, workspace_bytes=0)),
+        _build(_product(added=TensorArgument("x"))),
+    ]
+    outcomes = [
+        KernelWorkbench.evaluate(worker, 0, number, PlanContender(build, anew), None)
+        for number, (build, anew) in enumerate(
+            [(builds[0], False), (builds[1], False), (builds[2], False), (builds[1], True)]
+        )
+    ]
+    assert judged == [0, 2, 3]
+    assert [one.repeats for one in outcomes] == [False, True, False, False]
+    assert outcomes[0].content == outcomes[1].content == outcomes[3].content != ""
+
+
 def test_a_choice_that_is_not_there_rejects_a_candidate() -> None:
     """The worker says so of the one candidate, and goes on."""
-    bench = SimpleNamespace(job=SimpleNamespace(aliases={}))
-    log: list[Any] = []
-    one = SimpleNamespace(
-        _bench_of=lambda workload: bench,
-        _ready=lambda: SimpleNamespace(stream=SimpleNamespace(ptr=3)),
-        _loader=Loader(Driver(log)),
-        _memory=SimpleNamespace(place=lambda buffers: None),
-        _library=LibrarySteps(CallingLt(log), 1),
-    )
+    worker = _worker(SimpleNamespace(job=SimpleNamespace(aliases={})))
     for choice, expected in ((0, PlanLaunchable), (3, str)):
-        steps = (_launch("a", overlap=False), _product(heuristic=choice))
-        build = Build(
-            plan=LaunchPlan(steps=steps),
-            binaries={"a": b"a"},
-            kernels=(KernelReport(symbol="k", registers=8),),
-            arch="sm_90a",
-        )
-        made = KernelWorkbench._launchable(one, 0, PlanContender(build))  # type: ignore[arg-type]
+        contender = PlanContender(_build(_product(heuristic=choice)))
+        made = KernelWorkbench._launchable(worker, 0, contender)
         assert isinstance(made, expected)
         if isinstance(made, PlanLaunchable):
             assert made.properties()["library"] == (HEURISTIC,)
         else:
             assert made == NO_SUCH_CHOICE
+
+
+def _worker(bench: Any) -> Any:
+    """Return a worker with this bench, on a scripted driver and library."""
+    log: list[Any] = []
+    one: Any = SimpleNamespace(
+        _bench_of=lambda workload: bench,
+        _ready=lambda: SimpleNamespace(stream=SimpleNamespace(ptr=3)),
+        _loader=Loader(Driver(log)),
+        _memory=SimpleNamespace(place=lambda buffers: None),
+        _library=LibrarySteps(CallingLt(log), 1),
+        _repeats=Repeats(),
+    )
+    one._launchable = partial(KernelWorkbench._launchable, one)
+    return one
+
+
+def _build(product: LibraryProduct) -> Build:
+    return Build(
+        plan=LaunchPlan(steps=(_launch("a", overlap=False), product)),
+        binaries={"a": b"a"},
+        kernels=(KernelReport(symbol="k", registers=8),),
+        arch="sm_90a",
+    )
