@@ -159,14 +159,31 @@ def _job(child: Judged, over: tuple[Judged, Estimate], space: Space) -> Job | No
 
 
 def _groups(changes: Sequence[GeneChange], space: Space) -> list[tuple[GeneChange, ...]]:
-    """Return each change alone where they are few, else those of each strategy together."""
-    if len(changes) <= FEW:
-        return [(change,) for change in changes]
-    groups: dict[str, list[GeneChange]] = {}
+    """Return each change alone where they are few, else those of each strategy together.
+
+    What a change switches on or off is no change of its own: alone it cannot be reverted.
+    """
+    changed = {change.gene: change for change in changes}
+    units: dict[str, list[GeneChange]] = {}
     for change in changes:
-        owner = space.gene(change.gene).strategy
-        groups.setdefault("" if owner is None else owner.value, []).append(change)
+        units.setdefault(_head(change, changed, space), []).append(change)
+    if len(units) <= FEW:
+        return [tuple(unit) for unit in units.values()]
+    groups: dict[str, list[GeneChange]] = {}
+    for head, unit in units.items():
+        owner = space.gene(head).strategy
+        groups.setdefault("" if owner is None else owner.value, []).extend(unit)
     return [tuple(group) for group in groups.values()]
+
+
+def _head(change: GeneChange, changed: Mapping[str, GeneChange], space: Space) -> str:
+    """Return the gene whose change switched this one on or off, else its own."""
+    while change.before is None or change.after is None:
+        when = space.gene(change.gene).when
+        if when is None or when.gene not in changed:
+            break
+        change = changed[when.gene]
+    return change.gene
 
 
 def _block(child: Genome, changes: tuple[GeneChange, ...], space: Space) -> Block:

@@ -38,7 +38,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "moe_swiglu_backward": ("inner", "hidden", "token", "weight"),
 }
 _ROUNDS, _CHOICES, _AT_ONCE = 15, 8, 12
-_BASELINE = "baseline:"
+_BASELINE, _SAME = "baseline:", "same_as"
 
 
 def named(genome: Genome, kinds: Sequence[str]) -> str:
@@ -110,12 +110,15 @@ def figures_of(
     whole = [g for g in right if all(g[f"{kind}_{BY}"] == LIBRARY for kind in kinds)]
     for kind in kinds if whole else ():
         tried = evaluated(session, workload, others(route, workload, whole[0], kind))
-        usable = [e.candidate.genome for e in tried if e.status is Status.OK][: _AT_ONCE - 1]
+        usable = [
+            e.candidate.genome for e in tried if e.status is Status.OK and _SAME not in e.properties
+        ][: _AT_ONCE - 1]
         taken = raced(session, workload, [whole[0], *usable], baseline=False)
         found[f"choices of {kind}"] = {
             named(g, kinds): taken.get(g.fingerprint) for g in (whole[0], *usable)
         }
-        found[f"{kind}: not offered or wrong"] = len(tried) - len(usable)
+        found[f"{kind}: an algorithm seen before"] = sum(_SAME in e.properties for e in tried)
+        found[f"{kind}: not offered or wrong"] = sum(e.status is not Status.OK for e in tried)
     return found
 
 

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from kernelarc.engine._attribution import AttributionQueue, Job, needed_changes, plan_job
 from kernelarc.genomes import (
     Candidate,
+    Choice,
     Estimate,
     Evaluation,
+    Gene,
     Genome,
     IntegerRange,
     Judged,
@@ -18,6 +20,7 @@ from kernelarc.genomes import (
     Status,
     Strategy,
     Verdict,
+    When,
 )
 
 TILE, MEMORY = ("a", "b", "c"), ("d", "e", "f")
@@ -120,3 +123,40 @@ def test_an_early_end_teaches_only_what_was_tried() -> None:
     assert not job.teaches(lambda genome: False)
     assert not job.teaches(lambda genome: genome == whole[0])
     assert job.teaches(lambda genome: genome in whole)
+
+
+def branches() -> Space:
+    """A product by a kernel with five genes or by the library with one, and a gene beside it."""
+    makers = ("kernel", "library")
+    owners = (Strategy.TENSOR_CORE, Strategy.TENSOR_CORE, Strategy.MEMORY, Strategy.MEMORY)
+    genes: list[Gene] = [
+        Choice(name="by", options=makers, strategy=Strategy.LIBRARY),
+        *(
+            IntegerRange(name=f"k{i}", low=0, high=3, when=When("by", makers[:1]), strategy=owner)
+            for i, owner in enumerate(owners)
+        ),
+        IntegerRange(name="heuristic", low=0, high=7, when=When("by", makers[1:]),
+                     strategy=Strategy.LIBRARY),
+        IntegerRange(name="warps", low=0, high=3, strategy=Strategy.MEMORY),
+    ]  # fmt: skip
+    return Space("r", genes)
+
+
+def test_what_a_change_switches_on_and_off_is_reverted_with_it() -> None:
+    """Alone neither can be: a library's genome has no tile, a kernel's none of its choices."""
+    kinds = branches()
+    old = kinds.genome({"by": "kernel", **{f"k{i}": 1 for i in range(4)}, "warps": 0})
+    new = kinds.genome({"by": "library", "heuristic": 0, "warps": 2})
+    job = plan_job(judged(1, new, 1.0), [(judged(0, old, 2.0), SURE)], kinds)
+    assert job is not None
+    flip = ("by", "k0", "k1", "k2", "k3", "heuristic")
+    trials = job.trials({})
+    assert set(trials) == {flip, ("warps",)}
+    assert trials[flip] == kinds.genome({**old.alleles(), "warps": 2})
+    assert trials["warps",] == kinds.genome({**new.alleles(), "warps": 0})
+    kept = {flip: False, ("warps",): True}
+    objectives = {trials[flip].fingerprint: 2.0, trials["warps",].fingerprint: 1.0}
+    assert set(job.trials(objectives)) == set(trials), "none of it can be reverted alone"
+    assert tuple(change.gene for change in needed_changes(job, kept)) == flip
+    spared = needed_changes(job, {flip: True, ("warps",): False})
+    assert [change.gene for change in spared] == ["warps"]
