@@ -353,7 +353,7 @@ def test_a_baseline_that_hangs_dies_or_is_wrong_is_named_and_another_stands(
     with _opened(tmp_path, ordinal) as session:
         assert session.baselines_tried(WORKLOAD) == {}
         contest = session.contest(WORKLOAD, [_genome(session, "good")], rounds=3, baseline=True)
-        assert contest.names[1:] == ("baseline:torch eager",)
+        assert contest.names[1:] == ("baseline:torch eager",) and contest.failures == {}
         assert contest.samples == ((10.0, 25.0),) * 3
         told = {name: dict(one) for name, one in session.baselines_tried(WORKLOAD).items()}
         assert all(one.pop("seconds") >= 0.0 for one in told.values())
