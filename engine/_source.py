@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from kernelarc.bench.kernelfile import names_kernel_file
 from kernelarc.bench.kernelfolder import brings_kernel, own_cuda_route, triton_source
 from kernelarc.genomes import Genome, InputError
-from kernelarc.genomes.kernels import DeviceLimits, kernel_routes
+from kernelarc.genomes.kernels import (
+    DeviceLimits,
+    Launch,
+    LibraryProduct,
+    Step,
+    kernel_routes,
+)
 from kernelarc.genomes.routes import cpu_routes
 from kernelarc.genomes.routes._cuda_route import CUDA_ROUTE, CudaRoute
 from kernelarc.genomes.triton import content_of
@@ -68,10 +75,34 @@ def _cuda(row: CampaignRow, target: str, genome: Genome) -> str | None:
         return None
     for workload in problem.workloads:
         if route.unsuited(workload) is None and route.space(workload, device).contains(genome):
-            text = route.prepared(workload, genome, device.arch).text
+            ready = route.prepared(workload, genome, device.arch)
             what = f"{problem.operator.name}, {workload.label}, genome {genome.fingerprint}"
-            return f"// {what}\n\n{text}"
+            return "\n".join([f"// {what}", *_order(ready.steps), "", ready.text])
     return None
+
+
+def _order(steps: Sequence[Step]) -> list[str]:
+    """Return comments that say what runs in which order, where the library has a part in it."""
+    if not any(isinstance(step, LibraryProduct) for step in steps):
+        return []
+    lines = ["//", "// In this order:"]
+    for step in steps:
+        if isinstance(step, Launch):
+            lines.append(f"//   {step.symbol}")
+        elif isinstance(step, LibraryProduct):
+            lines.append(f"//   {_product(step)}")
+    return lines
+
+
+def _product(step: LibraryProduct) -> str:
+    left = step.left.name + ("^T" if step.left_across else "")
+    right = step.right.name + ("" if step.right_across else "^T")
+    added = "" if step.added is None else f" + {step.added.name}"
+    return (
+        f"cuBLASLt: {step.out.name} = {left} . {right}{added}, {step.rows} x {step.columns}, "
+        f"depth {step.depth}, its choice {step.heuristic} with at most "
+        f"{step.workspace_bytes >> 20} MiB of scratch memory"
+    )
 
 
 def _cuda_route(target: str, row: CampaignRow) -> CudaRoute | None:

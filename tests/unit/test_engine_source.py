@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from kernelarc.bench.kernelfolder import own_cuda_route
 from kernelarc.engine import source_of
 from kernelarc.genomes import (
@@ -50,6 +52,35 @@ def test_a_packaged_cuda_kernel_is_shown_until_its_sources_change() -> None:
     other = cuda_row("gemm_residual", problem, {**known, "cuda.sources": "0"})
     assert source_of(other, genome) is None
     assert source_of(cuda_row("gemm_residual", problem, known), Genome("cuda", {"x": 1})) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("decoder_block", "cuBLASLt: out = gated . down_proj^T + middle, 4096 x 5120, depth 17408"),
+        (
+            "moe_swiglu_backward",
+            "cuBLASLt: grad_down_proj = grad_output^T . hidden rows, 2048 x 768",
+        ),
+    ],
+)
+def test_a_source_says_what_the_library_does_between_its_kernels(name: str, line: str) -> None:
+    problem = packaged_problem(name)
+    workload = problem.workloads[-1]
+    (route,) = (r for r in kernel_routes(problem.operator) if isinstance(r, CudaRoute))
+    seeds = [seed.genome for seed in route.seeds(workload, HOPPER)]
+    library = seeds[0]
+    plain = next(seed for seed in seeds if "library" not in seed.alleles().values())
+    known = {f"cuda.{key}": value for key, value in route.hashes().items()}
+    row = cuda_row(name, Problem(operator=problem.operator, workloads=(workload,)), known)
+    text = source_of(row, library)
+    assert text is not None
+    order = [each for each in text.splitlines() if each.startswith("//   ")]
+    assert sum("cuBLASLt" in each for each in order) >= 7
+    assert len(order) == len(route.prepared(workload, library, "sm_90a").steps)
+    assert any(line in each and "choice 0 with at most 32 MiB" in each for each in order), order
+    other = source_of(row, plain)
+    assert other is not None and "cuBLASLt" not in other
 
 
 def test_a_cuda_source_of_one_s_own_is_shown_with_its_macros() -> None:
