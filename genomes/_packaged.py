@@ -16,6 +16,7 @@ from kernelarc.genomes._workloads import load_problem
 PROBLEMS = (
     "gemm_residual",
     "moe_swiglu_backward",
+    "moe_swiglu_saved_backward",
     "moe_layer_backward",
     "moe_layer_backward_wide",
     "add_rmsnorm_bf16",

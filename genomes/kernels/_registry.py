@@ -12,6 +12,7 @@ _MAKERS: tuple[str, ...] = (
     "kernelarc.genomes.routes._triton_gemm:triton_gemm_route",
     "kernelarc.genomes.routes._triton_add_rmsnorm:triton_add_rmsnorm_route",
     "kernelarc.genomes.routes._triton_moe:triton_moe_route",
+    "kernelarc.genomes.routes._triton_saved:triton_saved_route",
     "kernelarc.genomes.routes._triton_block:triton_block_route",
     "kernelarc.genomes.routes._triton_paged:triton_paged_route",
     "kernelarc.genomes.routes._triton_attention:triton_nvfp4_route",

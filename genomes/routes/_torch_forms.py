@@ -17,6 +17,7 @@ from kernelarc.genomes.routes._matmul_roles import matmul_roles
 from kernelarc.genomes.routes._recognise_more import recognised
 from kernelarc.genomes.routes._signature import matched
 from kernelarc.genomes.routes._triton_moe import EXPERT_IN, EXPERT_OUT, LAYER_IN, LAYER_OUT
+from kernelarc.genomes.routes._triton_saved import SAVED_IN, SAVED_OUT
 
 _FOLDER = "kernelarc.genomes.routes"
 _GATED = ("float *T H", "float I H", "float I H"), ("float *T I",)
@@ -96,6 +97,12 @@ _ROWS = (
         [("bf16", "bf16_products", True)],
     ),
     _Row(EXPERT_IN, EXPERT_OUT, "torch_moe", [("products", "products", True)]),
+    _Row(
+        SAVED_IN,
+        SAVED_OUT,
+        "torch_moe",
+        [("products", "saved_products", True), ("pairs", "saved_pairs", True)],
+    ),
     _Row(LAYER_IN, LAYER_OUT, "torch_moe", [("grouped", "grouped", True)]),
     _Row(
         ("float *T H", "float *T H", "float H", "scalar"),

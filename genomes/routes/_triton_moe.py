@@ -52,7 +52,7 @@ LAYER_OUT = (
 )
 _TENSOR, _MEMORY, _FUSION = Strategy.TENSOR_CORE, Strategy.MEMORY, Strategy.FUSION
 _SCHEDULING, _PRECISION = Strategy.SCHEDULING, Strategy.PRECISION
-_MOST_EXPERTS, _MOST_ELEMENTS = 1024, 2**31 - 1
+_MOST_EXPERTS, MOST_ELEMENTS = 1024, 2**31 - 1
 
 
 _SOME_ROWS, _MANY_ROWS = 64, 1024  # to an expert
@@ -103,6 +103,11 @@ def _start(*tiles: tuple[int, ...]) -> dict[str, Any]:
     return start | {"weight_stream": start["weight_columns"] > 1}
 
 
+def expert_starts(tokens: int) -> list[dict[str, Any]]:
+    """Return the alleles to try first for one expert of so many tokens."""
+    return [_start(*tiles) for tiles in _starts(tokens, 1)]
+
+
 def triton_moe_route(operator: Operator) -> KernelRoute | None:
     """Return the route of an operator whose tensors are those of experts' gradients, or None."""
     one = matched(operator, EXPERT_IN, EXPERT_OUT)
@@ -139,7 +144,7 @@ class TritonMoe(PackagedTritonRoute):
         sizes = self._sizes(workload)
         if sizes.experts > _MOST_EXPERTS:
             return f"route triton sorts by at most {_MOST_EXPERTS} experts"
-        if max(sizes.rows, sizes.inner) * max(sizes.hidden, sizes.inner) > _MOST_ELEMENTS:
+        if max(sizes.rows, sizes.inner) * max(sizes.hidden, sizes.inner) > MOST_ELEMENTS:
             return "route triton counts elements in 32 bits"
         return None
 
@@ -158,7 +163,11 @@ class TritonMoe(PackagedTritonRoute):
         """Return tiles, pipeline, raster and warps of each phase, and what is fused."""
         sizes = self._sizes(workload)
         rows = max(1, sizes.rows // sizes.experts)
-        genes: list[Gene] = [*_phase("hidden", rows), *_phase("token", rows), *_phase("weight", 0)]
+        genes: list[Gene] = [
+            *phase_genes("hidden", rows),
+            *phase_genes("token", rows),
+            *phase_genes("weight", 0),
+        ]
         genes += [
             Boolean(name="token_paired", strategy=_FUSION, description="Both products in a loop."),
             Boolean(name="weight_dual", strategy=_FUSION, description="Gate and up together."),
@@ -221,10 +230,13 @@ class TritonMoe(PackagedTritonRoute):
         return layer_calls(self.kernel, layer, inputs, outputs, alleles)
 
 
-def _phase(name: str, rows: int) -> tuple[Gene, ...]:
-    """Return the genes of one phase; tiles of few rows where an expert has few."""
+def phase_genes(name: str, rows: int) -> tuple[Gene, ...]:
+    """Return the genes of one phase; tiles of few rows where an expert has few.
+
+    0 rows are those of a weight's gradient: any number, and what is summed may be few.
+    """
     low = 64 if rows >= 512 or rows == 0 else 32 if rows >= 64 else 16
-    shallow = 16 if name == "weight" else 32
+    shallow = 16 if rows == 0 else 32
     narrow = 0 < rows < _SOME_ROWS
     return (
         PowerOfTwo(name=f"{name}_m", low=min(low, 64), high=256, strategy=_TENSOR),

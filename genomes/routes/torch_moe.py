@@ -28,6 +28,49 @@ def products(
     )
 
 
+def saved_products(
+    grad: Tensor, x: Tensor, gate_proj: Tensor, up_proj: Tensor, down_proj: Tensor,
+    gate: Tensor, sigmoid: Tensor, silu: Tensor, up: Tensor, inner: Tensor,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Six products in the tensors' own type, from kept activations; what is between is rounded."""
+    wide, rows, kept = x.shape, (-1, x.shape[-1]), (-1, up.shape[-1])
+    grad, x = grad.view(rows), x.view(rows)
+    gate, sigmoid, silu, up, inner = (t.view(kept) for t in (gate, sigmoid, silu, up, inner))
+    grad_inner = torch.mm(grad, down_proj)
+    grad_up = grad_inner * silu
+    grad_gate = grad_inner * up * torch.addcmul(sigmoid, gate * sigmoid, 1 - sigmoid)
+    return (
+        torch.addmm(torch.mm(grad_gate, gate_proj), grad_up, up_proj).view(wide),
+        torch.mm(grad_gate.t(), x),
+        torch.mm(grad_up.t(), x),
+        torch.mm(grad.t(), inner),
+    )
+
+
+def saved_pairs(
+    grad: Tensor, x: Tensor, gate_proj: Tensor, up_proj: Tensor, down_proj: Tensor,
+    gate: Tensor, sigmoid: Tensor, silu: Tensor, up: Tensor, inner: Tensor,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Four products; the gradients of gate and up are sums of two roundings, side by side."""
+    wide, rows, kept = x.shape, (-1, x.shape[-1]), (-1, up.shape[-1])
+    grad, x = grad.view(rows), x.view(rows)
+    gate, sigmoid, silu, up, inner = (t.view(kept) for t in (gate, sigmoid, silu, up, inner))
+    grad_inner = torch.mm(grad, down_proj, out_dtype=torch.float32)
+    gate, sigmoid = gate.float(), sigmoid.float()
+    slope = torch.addcmul(sigmoid, gate * sigmoid, 1 - sigmoid)
+    both = torch.cat([grad_inner * up * slope, grad_inner * silu], 1)
+    rounded = both.to(x.dtype)
+    pair = rounded, (both - rounded).to(x.dtype)
+    weights = torch.cat([gate_proj, up_proj], 0)
+    sums = torch.mm(torch.cat(pair, 0).t(), torch.cat([x, x], 0))
+    return (
+        torch.mm(torch.cat(pair, 1), torch.cat([weights, weights], 0)).view(wide),
+        sums[: kept[1]],
+        sums[kept[1] :],
+        torch.mm(grad.t(), inner),
+    )
+
+
 def _scaled(
     gate: Tensor, up: Tensor, inner: Tensor, scale: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:

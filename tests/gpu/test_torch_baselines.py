@@ -27,8 +27,12 @@ CASES: dict[str, tuple[dict[str, int], set[str]]] = {
     "gqa_ragged_prefill": ({}, {"torch eager"}),
     "decoder_block": ({"batch": 1, "seq": 512}, {"torch eager"}),
     "moe_swiglu_backward": ({"tokens": 128}, {"torch eager"}),
+    "moe_swiglu_saved_backward": ({"tokens": 512}, set()),
     "moe_layer_backward": ({"tokens": 192}, {"torch eager", "torch compile"}),
 }
+
+# Rounding what is between products is no baseline where the tolerance has no room for it.
+WRONG = {"moe_swiglu_saved_backward": ["torch products"]}
 
 
 @pytest.mark.skipif(
@@ -53,7 +57,8 @@ def test_the_fastest_of_torch_is_timed_beside_ours(name: str, tmp_path: Path) ->
         failed = {each: one["failed"] for each, one in told.items() if "failed" in one}
         assert all(failed.values())
         # What torch.compile takes as one graph is its own affair; what runs at all must be right.
-        assert not [each for each in failed if not each.endswith(" compile")], failed
+        wrong = [each for each in failed if not each.endswith(" compile")]
+        assert wrong == WRONG.get(name, []), failed
         assert chosen not in slow, told
         assert contest.names[-1] == f"baseline:{chosen}"
         assert not contest.failures

@@ -23,6 +23,7 @@ CASES = {
     "add_rmsnorm_bf16": {"rows": 131, "hidden": 8192},
     "geglu": {"batch": 1, "seq": 130},
     "moe_swiglu_backward": {"tokens": 293},
+    "moe_swiglu_saved_backward": {"tokens": 293},
     "moe_layer_backward": {"tokens": 192},
     "gqa_paged_prefill": {
         "total_q": 130, "num_pages": 300, "len_indptr": 5, "num_kv_indices": 200,

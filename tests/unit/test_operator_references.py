@@ -25,6 +25,7 @@ Oracle = Callable[..., "tuple[Array, ...]"]
 SMALL: Mapping[str, Mapping[str, int]] = {
     "gemm_residual": {"batch": 2, "seq": 5, "in_features": 24, "out_features": 16},
     "moe_swiglu_backward": {"tokens": 7, "hidden": 12, "intermediate": 9},
+    "moe_swiglu_saved_backward": {"tokens": 7, "hidden": 12, "intermediate": 9},
     "moe_layer_backward": {
         "tokens": 11,
         "hidden": 12,
@@ -141,6 +142,27 @@ def moe_swiglu_backward(
     return slopes(
         lambda: float((expert(x, gate, up, down) * grad_output).sum()), (x, gate, up, down)
     )
+
+
+def moe_swiglu_saved_backward(
+    grad_output: Array, x: Array, gate_proj: Array, up_proj: Array, down_proj: Array,
+    gate: Array, sigmoid: Array, silu: Array, up: Array, inner: Array,
+) -> tuple[Array, ...]:  # fmt: skip
+    """Element by element, from what was kept alone."""
+    (tokens, hidden), width = x.shape, len(gate_proj)
+    grads = [np.zeros_like(a) for a in (x, gate_proj, up_proj, down_proj)]
+    for t in range(tokens):
+        for i in range(width):
+            back = sum(grad_output[t, h] * down_proj[h, i] for h in range(hidden))
+            s = sigmoid[t, i]
+            by_gate = back * up[t, i] * (s + gate[t, i] * s - gate[t, i] * s**2)
+            by_up = back * silu[t, i]
+            for h in range(hidden):
+                grads[0][t, h] += by_gate * gate_proj[i, h] + by_up * up_proj[i, h]
+                grads[1][i, h] += by_gate * x[t, h]
+                grads[2][i, h] += by_up * x[t, h]
+                grads[3][h, i] += grad_output[t, h] * inner[t, i]
+    return tuple(grads)
 
 
 def moe_layer_backward(
@@ -274,6 +296,7 @@ ORACLES: Mapping[str, Oracle] = {
     for oracle in (
         gemm_residual,
         moe_swiglu_backward,
+        moe_swiglu_saved_backward,
         moe_layer_backward,
         moe_layer_backward_wide,
         add_rmsnorm_bf16,

@@ -18,6 +18,7 @@ WORDS = {
     "swiglu": "a gated projection",
     "geglu": "a gated projection",
     "moe_swiglu_backward": "one expert",
+    "moe_swiglu_saved_backward": "from kept activations",
     "moe_layer_backward": "a routed layer",
     "moe_layer_backward_wide": "a routed layer",
     "decoder_block": "a decoder block",
