@@ -217,7 +217,7 @@ def whole_alleles(space: Space, chosen: Mapping[str, Allele]) -> dict[str, Allel
 def helion(file: Path, *, size: Sequence[int]) -> None:
     """Let Helion tune the same kernel, its tuner of a callable with all its defaults."""
     _complete_torch()
-    from helion import autotuner  # type: ignore[import-not-found]  # noqa: PLC0415
+    from helion import autotuner  # noqa: PLC0415
 
     given, log = _Torch(size), file.with_name("helion")
     tunables = {
