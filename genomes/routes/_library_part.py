@@ -27,7 +27,7 @@ from kernelarc.genomes.kernels import (
 )
 from kernelarc.genomes.routes._cuda_gemm_space import ProductJob
 from kernelarc.genomes.routes._cuda_parts import prefixed
-from kernelarc.genomes.routes._cuda_route import Prepared, whole_gene
+from kernelarc.genomes.routes._cuda_route import Prepared, placed_start, whole_gene
 from kernelarc.genomes.routes._cuda_source import cuda_source
 
 BY, KERNEL, LIBRARY = "by", "kernel", "library"
@@ -55,10 +55,11 @@ def made_by_either(
     Args:
         prefix: Before every name.
         space: The kernel's.
-        usual: What its genes hold when a step gives the product from the library to the kernel.
+        usual: What its genes hold when a step gives the product from the library to the kernel;
+            those that it does not name hold their first allele.
     """
     genes, texts = prefixed(prefix, space)
-    begun = {f"{prefix}_{name}": allele for name, allele in usual.items()}
+    begun = {f"{prefix}_{name}": a for name, a in placed_start(space, usual).items()}
     genes = tuple(replace(gene, usual=begun.get(gene.name)) for gene in genes)
     by_kernel = When(f"{prefix}_{BY}", (KERNEL,))
     by_library = When(f"{prefix}_{BY}", (LIBRARY,))

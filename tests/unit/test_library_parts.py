@@ -147,6 +147,8 @@ def test_a_step_to_the_other_maker_begins_where_that_one_is_good(name: str) -> N
             assert own in wanted, own
             apart = {change.gene for change in space.diff(start, steps[0])}
             assert all(gene.startswith(f"{kind}_") for gene in apart)
+            woken = [space.gene(n) for n in own if n not in start]
+            assert all(gene.usual is not None for gene in woken), "islands draw what is not said"
 
 
 def test_how_a_gene_is_drawn_is_kept_in_its_json() -> None:
