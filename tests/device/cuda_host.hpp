@@ -2,7 +2,8 @@
 //
 // What is asynchronous on a GPU happens late here: copies some turns of the scheduler after they were
 // asked for, products when they are waited for. Shared memory starts as NaNs. A run in which no fiber
-// can go on is a deadlock and says who waits. Order of fibers by a seed.
+// can go on is a deadlock and says who waits. Order of fibers by a seed; of a cluster, a block at times
+// rests. Nobody may reach into a block that has left.
 #include <ucontext.h>
 
 #include <algorithm>
@@ -62,6 +63,7 @@ struct Block {
     Index index;
     unsigned rank;
     Cluster* cluster;
+    unsigned alive = 0;                                    // threads that have not left
     std::vector<uint8_t> memory;
     std::vector<Barrier> barriers;
     std::vector<Meeting> named = std::vector<Meeting>(16);
@@ -115,6 +117,7 @@ inline uint8_t* shared(uint32_t address, uint32_t bytes) {
     Block* at = running->home;
     if (address >= WINDOW) {
         at = at->cluster->blocks.at(address / WINDOW - 1).get();
+        if (!at->alive) fail("a block is reached into after it has left");
         address %= WINDOW;
     }
     if (address < OFFSET || address - OFFSET + bytes > at->memory.size()) fail("outside of shared memory");
@@ -597,7 +600,7 @@ inline void start() {
     running->done = true;
     ++progress;
     auto& cluster = *running->home->cluster;
-    --cluster.alive;
+    --cluster.alive, --running->home->alive;
     if (cluster.meeting.arrived && cluster.meeting.arrived == cluster.alive) {
         cluster.meeting.arrived = 0;
         ++cluster.meeting.phase;
@@ -614,6 +617,7 @@ inline void run_cluster(std::vector<Index> indices, unsigned threads, size_t byt
         made->index = indices[rank];
         made->rank = rank;
         made->cluster = &cluster;
+        made->alive = threads;
         made->memory.assign(bytes, 0xff);
         made->unseen.assign(bytes, 0);
         made->given.assign(threads / 32, std::vector<std::vector<uint32_t>>(32));
@@ -640,20 +644,31 @@ inline void run_cluster(std::vector<Index> indices, unsigned threads, size_t byt
     threads_of_block = threads;
     std::shuffle(fibers.begin(), fibers.end(), random);
     size_t left = fibers.size();
-    while (left) {
+    unsigned held_back = 0;                                // a block, and for how many turns it rests
+    for (int turns = 0; left; --turns) {
         const uint64_t before = progress;
+        if (turns <= 0 && indices.size() > 1 && random() % 16 == 0) {
+            held_back = random() % indices.size();
+            turns = 64;
+        }
         left = 0;
         const size_t turn = random() % fibers.size();
         bool copies = false;
         for (size_t i = 0; i < fibers.size(); ++i) {
             running = fibers[(i + turn) % fibers.size()].get();
             if (running->done) continue;
+            if (turns > 0 && running->home->rank == held_back) {
+                ++left;
+                continue;
+            }
             swapcontext(&scheduler, &running->context);
             copies |= !running->late.empty();
             if (random() % 8 == 0) fetches_finish(random() % (running->late.size() + 1));
             left += !running->done;
         }
-        if (left && progress == before && !copies) {
+        if (left && progress == before && !copies && turns > 0) {
+            turns = 0;
+        } else if (left && progress == before && !copies) {
             std::string waits = "deadlock:";
             for (auto& each : fibers)
                 if (!each->done)

@@ -106,13 +106,13 @@ RAGGED = Job((5, 0, 19, 9, 1), (70, 30, 130, 4, 0), page=1, seed=3)
 PAGED = Job((17, 3), (9, 2), page=16, seed=4)
 
 
-def outcome(job: Job, folder: Path, planted: tuple[str, str] = ("", ""), **genes: Allele) -> str:
+def outcome(job: Job, folder: Path, planted: tuple[str, ...] = ("", ""), **genes: Allele) -> str:
     """Say what is wrong with a genome's run, ``""`` where nothing is; results are asserted.
 
     Args:
         job: What is computed.
         folder: Where to work.
-        planted: Text of the kernel, and what stands in its place.
+        planted: Text of the kernel, and what stands in its place; once or more.
         genes: What differs from ``BASE``.
     """
     operator = job.operator()
@@ -120,8 +120,11 @@ def outcome(job: Job, folder: Path, planted: tuple[str, str] = ("", ""), **genes
     workload = Workload(operator=operator.fingerprint, axes=job.axes)
     genome = route.space(workload, HOPPER).genome({**BASE, **genes})
     ready = route.prepared(workload, genome, "sm_90a")
-    assert planted[0] in ready.source
-    program = cuda_host.built(replace(ready, source=ready.source.replace(*planted)), folder)
+    source = ready.source
+    for right, wrong in zip(planted[::2], planted[1::2], strict=True):
+        assert right in source
+        source = source.replace(right, wrong)
+    program = cuda_host.built(replace(ready, source=source), folder)
     found, complaint = cuda_host.run(program, job.tensors, job.outputs, seed=1)
     if complaint:
         return complaint
@@ -173,3 +176,16 @@ def test_a_turn_that_is_never_passed_is_a_deadlock(tmp_path: Path) -> None:
 def test_what_is_wrong_shows(tmp_path: Path, planted: tuple[str, str]) -> None:
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         outcome(RAGGED, tmp_path, planted)
+
+
+def test_a_block_that_leaves_while_others_read_its_rows_is_seen(tmp_path: Path) -> None:
+    both = "// a cluster's barrier counts all of its threads\n        cluster_sync();"
+    planted = (
+        "cluster_sync();                       // nobody leaves",
+        "// nobody leaves",
+        both,
+        "",
+    )
+    genes: dict[str, Allele] = {"splits": 8, "join": "cluster", "tile_kv": 32, "stages": 3}
+    complaint = outcome(RAGGED, tmp_path, planted, **genes)
+    assert complaint.startswith("a block is reached into after it has left")
