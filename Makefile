@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 GPU_PYTHON ?= $(BIN)/python
 TORCH := torch==2.13.0+cpu
-TORCH_TESTS := $(addprefix tests/unit/test_,operator_references.py triton_routes.py triton_moe.py triton_saved.py torch_forms.py cuda_solution.py inductor_table.py torch_cache.py)
+TORCH_TESTS := $(addprefix tests/unit/test_,operator_references.py triton_routes.py triton_moe.py triton_saved.py torch_forms.py torch_shapes.py cuda_solution.py inductor_table.py torch_cache.py)
 COMPILERS := triton==3.6.0 cuda-python==13.0.3 nvidia-cuda-nvrtc==13.5.37
 LOADERS := helion==1.5.1
 
