@@ -54,8 +54,8 @@ class Gene(ABC):
     strategy: Strategy | None = None
     when: When | None = None
     description: str = ""
-    fair: bool = False
-    usual: Allele | None = None
+    fair: bool = field(default=False, repr=False)
+    usual: Allele | None = field(default=None, repr=False)
 
     @property
     @abstractmethod
