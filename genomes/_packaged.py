@@ -20,6 +20,7 @@ PROBLEMS = (
     "moe_layer_backward",
     "moe_layer_backward_wide",
     "add_rmsnorm_bf16",
+    "rmsnorm",
     "swiglu",
     "geglu",
     "decoder_block",

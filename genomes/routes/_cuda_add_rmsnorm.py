@@ -1,8 +1,9 @@
-"""The route ``cuda`` of residual add and RMS normalisation: a row stays in registers."""
+"""The route ``cuda`` of RMS normalisation, a residual added or not: a row stays in registers."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -43,6 +44,9 @@ _ELEMENT_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 _LAUNCH_ONLY = ("blocks_per_sm", "carveout")
 _MOST_HELD = 64  # elements of a row that a thread holds
 _MOST_WARPS = 32
+_MOST_CLUSTERED = 8
+_LEAST = 17  # more than half of a warp's threads have a feature
+_MOST = _MOST_HELD * 32 * _MOST_WARPS * _MOST_CLUSTERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +54,8 @@ class NormRoles:
     """Which tensor does what, and where epsilon comes from.
 
     Attributes:
-        x: First summand.
-        residual: Second summand.
+        x: What is normalised, or the first summand of it.
+        residual: Second summand, or None.
         weight: Scale of each feature.
         y: Normalised rows.
         summed: The sum, or None where it is not asked for.
@@ -60,19 +64,25 @@ class NormRoles:
     """
 
     x: str
-    residual: str
+    residual: str | None
     weight: str
     y: str
     summed: str | None
     epsilon: str | float
     dtype: str
 
+    @property
+    def summands(self) -> int:
+        """How many rows are read for one that is normalised."""
+        return 1 if self.residual is None else 2
+
 
 def norm_roles(operator: Operator) -> NormRoles | None:
-    """Read the roles out of an operator that says it is an ``rmsnorm`` with a residual.
+    """Read the roles out of an operator that says it is an ``rmsnorm``.
 
-    Two inputs of the outputs' shape are added, a vector along their last axis is the weight; the
-    first output is the normalised sum, a second one the sum itself.
+    One input of the outputs' shape is normalised, or two that are added; a vector along their last
+    axis is the weight. The first output is the normalised rows; after a sum, a second one is the
+    sum itself.
     """
     if operator.op_type != "rmsnorm" or not 1 <= len(operator.outputs) <= 2:
         return None
@@ -83,9 +93,9 @@ def norm_roles(operator: Operator) -> NormRoles | None:
     dtypes = {t.dtype for t in (*tensors, *operator.outputs)}
     epsilon = norm_epsilon(operator)
     fits = (
-        len(summands) == 2
+        len(operator.outputs) <= len(summands) <= 2
         and len(vectors) == 1
-        and len(tensors) == 3
+        and len(tensors) == len(summands) + 1
         and all(t.shape == shape for t in operator.outputs)
         and len(dtypes) == 1
         and dtypes <= set(_ELEMENT_BYTES)
@@ -95,7 +105,7 @@ def norm_roles(operator: Operator) -> NormRoles | None:
     names = [t.name for t in operator.outputs]
     return NormRoles(
         x=summands[0],
-        residual=summands[1],
+        residual=summands[1] if len(summands) == 2 else None,
         weight=vectors[0],
         y=names[0],
         summed=names[1] if len(names) == 2 else None,
@@ -105,12 +115,12 @@ def norm_roles(operator: Operator) -> NormRoles | None:
 
 
 def cuda_add_rmsnorm_route(operator: Operator) -> KernelRoute | None:
-    """Return the route for residual add with RMS normalisation, or None."""
+    """Return the route for RMS normalisation, with or without a residual, or None."""
     return None if norm_roles(operator) is None else CudaAddRmsnormRoute(operator)
 
 
 class CudaAddRmsnormRoute(CudaRoute):
-    """Residual add and RMS normalisation, one pass over device memory.
+    """RMS normalisation, a residual added or not, one pass over device memory.
 
     Args:
         operator: One that ``norm_roles`` recognises.
@@ -122,11 +132,25 @@ class CudaAddRmsnormRoute(CudaRoute):
         super().__init__(operator)
         roles = norm_roles(operator)
         if roles is None:
-            raise InputError(f"operator {operator.name!r} is no residual add with RMS norm")
+            raise InputError(f"operator {operator.name!r} is no RMS norm")
         self.roles = roles
 
+    def unsuited(self, workload: Workload) -> str | None:
+        """Say that rows are too short for a warp or too long for a cluster, or None."""
+        hidden = self._shape(workload)[1]
+        if not _LEAST <= hidden <= _MOST:
+            return f"route cuda takes rows of {_LEAST} to {_MOST} features, not {hidden}"
+        return None
+
     def space(self, workload: Workload, device: DeviceLimits) -> Space:
-        """Return the genomes whose threads can hold a row."""
+        """Return the genomes whose threads can hold a row.
+
+        Raises:
+            InputError: No threads can.
+        """
+        said = self.unsuited(workload)
+        if said is not None:
+            raise InputError(said)
         _, hidden = self._shape(workload)
         size = _ELEMENT_BYTES[self.roles.dtype]
         genes = (
@@ -136,20 +160,26 @@ class CudaAddRmsnormRoute(CudaRoute):
             *_rest(self.roles),
         )
         names = tuple(gene.name for gene in genes)
-        return Space(self.name, genes, _constraints(hidden, size, device, names))
+        rows = self.roles.summands
+        return Space(self.name, genes, _constraints(hidden, size, rows, device, names))
 
     def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
-        """Return genomes whose threads hold one to four vectors, with and without the engine.
+        """Return genomes whose threads hold one to eight vectors, with and without the engine.
 
-        Fewer rows than half the multiprocessors are spread over clusters.
+        Fewer rows than half the multiprocessors are spread over clusters; of short rows, several
+        are a block's.
         """
         space = self.space(workload, device)
         rows, hidden = self._shape(workload)
-        widest = space.gene("vec_bytes").values()[-1]
-        assert isinstance(widest, int)
-        vectors = hidden * _ELEMENT_BYTES[self.roles.dtype] // widest
+        size = _ELEMENT_BYTES[self.roles.dtype]
+        widest = _widest(space.gene("vec_bytes").values(), hidden * size)
+        vectors = hidden * size // widest
         cluster = 1
-        while cluster < _MOST_CLUSTERED and 2 * cluster * rows <= device.multiprocessors:
+        while (
+            cluster < _MOST_CLUSTERED
+            and 2 * cluster * rows <= device.multiprocessors
+            and vectors >= 64 * cluster
+        ):
             cluster *= 2
         wide = [
             {
@@ -161,8 +191,13 @@ class CudaAddRmsnormRoute(CudaRoute):
             for width in dict.fromkeys((cluster, 1))
             for each, start in _STARTS
         ]
-        short = {**_FORM, "vec_bytes": widest, "warps": 1, "teams": 4}
-        return started(space, [*wide, short])
+        short = [
+            {**start, "vec_bytes": widest, "warps": warps, "teams": teams}
+            for start in (_FORM, _LEFT, _STAYS)
+            for warps, teams in _short_rows(rows, vectors, device.multiprocessors)
+        ]
+        last = {**_FORM, "vec_bytes": widest, "warps": 1, "teams": 4}
+        return started(space, [*short, *wide, last])
 
     def prepared(self, workload: Workload, genome: Genome, arch: str) -> Prepared:
         """Return the kernel for one genome; the row's length is compiled in."""
@@ -171,14 +206,14 @@ class CudaAddRmsnormRoute(CudaRoute):
         teams, cluster, each = number("teams"), number("cluster"), number("blocks_per_sm")
         needed = -(-rows // teams)
         resident = each * resident_clusters(self.limits(arch).multiprocessors, cluster)
-        part = hidden * _ELEMENT_BYTES[self.roles.dtype] // cluster
+        part = self.roles.summands * hidden * _ELEMENT_BYTES[self.roles.dtype] // cluster
         carveout = number("carveout")
         launch = Launch(
             binary="",
             symbol=SYMBOL,
             grid=(cluster * (min(needed, resident) if each else needed), 1, 1),
             block=(32 * number("warps") * teams, 1, 1),
-            shared_bytes=2 * part * number("stages") if genome["path"] == "engine" else 0,
+            shared_bytes=part * number("stages") if genome["path"] == "engine" else 0,
             arguments=self._arguments(rows),
             attributes=LaunchAttributes(
                 overlap=bool(genome["pdl"]), carveout=None if carveout < 0 else carveout
@@ -187,6 +222,7 @@ class CudaAddRmsnormRoute(CudaRoute):
         macros = {
             f"DTYPE_{self.roles.dtype}": 1,
             "HIDDEN": hidden,
+            "ADD_RESIDUAL": int(self.roles.residual is not None),
             "WRITE_SUM": int(self.roles.summed is not None),
         }
         return Prepared(
@@ -202,7 +238,9 @@ class CudaAddRmsnormRoute(CudaRoute):
             if isinstance(roles.epsilon, str)
             else ScalarArgument(roles.epsilon, "f32")
         )
-        tensors = (roles.x, roles.residual, roles.weight, roles.y, roles.summed or roles.y)
+        # What there is none of is passed as another, and the kernel leaves it alone.
+        residual, summed = roles.residual or roles.x, roles.summed or roles.y
+        tensors = (roles.x, residual, roles.weight, roles.y, summed)
         return (*map(TensorArgument, tensors), ScalarArgument(rows, "i32"), epsilon)
 
     def _shape(self, workload: Workload) -> tuple[int, int]:
@@ -268,7 +306,7 @@ def _teams(hidden: int, size: int) -> tuple[Gene, ...]:
         PowerOfTwo(
             name="cluster",
             low=1,
-            high=8,
+            high=_MOST_CLUSTERED,
             strategy=Strategy.REDUCTION,
             description="Blocks of a cluster that share a row.",
         ),
@@ -313,7 +351,7 @@ def _rest(roles: NormRoles) -> tuple[Gene, ...]:
             description="The kernel after this one may start before it ends.",
         ),
     ]
-    if roles.dtype != "float32":
+    if roles.dtype != "float32" and roles.residual is not None:
         genes.append(
             Boolean(
                 name="rounded",
@@ -325,7 +363,7 @@ def _rest(roles: NormRoles) -> tuple[Gene, ...]:
 
 
 def _constraints(
-    hidden: int, size: int, device: DeviceLimits, names: tuple[str, ...]
+    hidden: int, size: int, rows: int, device: DeviceLimits, names: tuple[str, ...]
 ) -> list[Constraint]:
     texts = [
         f"warps * teams * 32 <= {device.threads_block}",
@@ -344,12 +382,11 @@ def _constraints(
             "path == 'registers' or teams == 1 and warps > 1 and load in ('plain', 'leave')",
             f"path == 'registers' or {row} % (16 * cluster) == 0 and "
             f"{row} % (vec_bytes * cluster) == 0",
-            f"2 * stages * {row} // cluster <= {device.shared_bytes - 2048}",
+            f"{rows} * stages * {row} // cluster <= {device.shared_bytes - 2048}",
         ]
     return [ExpressionConstraint(text, names) for text in texts]
 
 
-_MOST_CLUSTERED = 8
 _FORM: dict[str, Allele] = {
     "path": "registers",
     "teams": 1,
@@ -361,6 +398,7 @@ _FORM: dict[str, Allele] = {
 }
 _LEFT: dict[str, Allele] = {**_FORM, "load": "leave", "store": "stream"}
 _ENGINE: dict[str, Allele] = {**_LEFT, "path": "engine"}
+_STAYS: dict[str, Allele] = {**_FORM, "blocks_per_sm": 8, "weight_early": True}
 # Vectors that a thread holds, and the rest.
 _STARTS: tuple[tuple[int, dict[str, Allele]], ...] = (
     (2, _FORM),
@@ -375,6 +413,35 @@ _STARTS: tuple[tuple[int, dict[str, Allele]], ...] = (
     (2, {**_ENGINE, "blocks_per_sm": 3, "stages": 2}),
     (8, _FORM),
 )
+
+
+_BLOCK_WARPS = 4  # of a block that has several rows
+
+
+def _widest(widths: Sequence[Allele], row_bytes: int) -> int:
+    """Return the widest vector that leaves no thread of a warp without one of the row's.
+
+    Where none does, the narrowest.
+    """
+    known = [width for width in widths if isinstance(width, int)]
+    return max((width for width in known if 32 * width <= row_bytes), default=known[0])
+
+
+def _short_rows(rows: int, vectors: int, multiprocessors: int) -> list[tuple[int, int]]:
+    """Return warps of a row and rows of a block, where rows are short and there are enough.
+
+    A row is short if fewer warps than a block should have hold it, one vector or two a thread;
+    there are enough if every multiprocessor gets a block all the same.
+    """
+    found = []
+    for each in (1, 2):
+        warps = _warps(vectors, each)
+        teams = 1
+        while 2 * teams * warps <= _BLOCK_WARPS and 2 * teams * multiprocessors <= rows:
+            teams *= 2
+        if teams > 1:
+            found.append((warps, teams))
+    return list(dict.fromkeys(found))
 
 
 def _warps(vectors: int, each: int) -> int:

@@ -13,8 +13,8 @@ from kernelarc.genomes.routes._recognise import recognised_matmul
 def recognised(operator: Operator) -> Operator:
     """Return the operator with the ``op_type`` of what its reference computes.
 
-    Known are matrix products (``recognised_matmul``), a residual added and normalised by the root
-    mean square (``rmsnorm``), and two projections of which one gates the other
+    Known are matrix products (``recognised_matmul``), rows normalised by their root mean square, a
+    residual added before or not (``rmsnorm``), and two projections of which one gates the other
     (``gated_projection``). Others come back as they are. The fingerprint stays.
     """
     product = recognised_matmul(operator)
@@ -37,14 +37,14 @@ def _input(name: str, turned: bool = False) -> Formula:
 
 
 def _is_norm(operator: Operator, found: Formula) -> bool:
-    """Tell whether it is ``weight * s * rsqrt(mean(s * s) + eps)`` with ``s`` a sum of two."""
+    """Tell whether it is ``w * s * rsqrt(mean(s * s) + eps)``, ``s`` one input or two added."""
     shape = operator.outputs[0].shape
     rows = [spec.name for spec in operator.inputs if spec.shape and spec.shape == shape]
     vectors = [spec.name for spec in operator.inputs if shape and spec.shape == shape[-1:]]
     scalars = [spec.name for spec in operator.inputs if spec.shape is None]
-    if len(rows) != 2 or len(vectors) != 1 or len(scalars) > 1:
+    if len(rows) not in {1, 2} or len(vectors) != 1 or len(scalars) > 1:
         return False
-    s = total(_input(rows[0]), _input(rows[1]))
+    s = total(*map(_input, rows))
     mean: Formula = ("mean", times(s, s))
     epsilons = [_input(name) for name in scalars] or _added_numbers(found, mean)
     return any(

@@ -12,6 +12,7 @@ from importlib.resources import files
 
 from kernelarc.genomes._operators import Operator, Workload
 from kernelarc.genomes.routes._block import BLOCK_INPUTS
+from kernelarc.genomes.routes._cuda_add_rmsnorm import norm_roles
 from kernelarc.genomes.routes._cuda_gemm import gated_tensors
 from kernelarc.genomes.routes._matmul_roles import matmul_roles
 from kernelarc.genomes.routes._recognise_more import recognised
@@ -104,13 +105,6 @@ _ROWS = (
         [("products", "saved_products", True), ("pairs", "saved_pairs", True)],
     ),
     _Row(LAYER_IN, LAYER_OUT, "torch_moe", [("grouped", "grouped", True)]),
-    _Row(
-        ("float *T H", "float *T H", "float H", "scalar"),
-        ("float *T H",),
-        "torch_more",
-        [("rms_norm", "norm", True)],
-        "rmsnorm",
-    ),
     _Row(*_GATED, "torch_more", [("silu", "swiglu", True)], "silu"),
     _Row(*_GATED, "torch_more", [("gelu", "geglu", True)], "gelu"),
 )
@@ -120,8 +114,8 @@ def torch_forms(operator: Operator) -> tuple[TorchForm, ...]:
     """Return the functions that may do an operator's job, none where nothing fits."""
     known = recognised(operator)
     found = [form for row in _ROWS if _fits(row, known) for form in _forms(row)]
-    added = _addmm(known)
-    return tuple(found if added is None else [added, *found])
+    made = [form for form in (_addmm(known), _rms_norm(known)) if form is not None]
+    return (*made, *found)
 
 
 def _fits(row: _Row, operator: Operator) -> bool:
@@ -162,3 +156,20 @@ def _addmm(operator: Operator) -> TorchForm | None:
         f"    return torch.addmm(added, left, {roles.b}.t()).view({roles.residual}.shape)\n"
     )
     return TorchForm(name="addmm", source=source, function="run")
+
+
+def _rms_norm(operator: Operator) -> TorchForm | None:
+    """Return torch's own norm of rows, or of a sum of two, with the operator's epsilon."""
+    roles = norm_roles(operator)
+    if roles is None or roles.summed is not None:
+        return None
+    names = ", ".join(spec.name for spec in operator.inputs)
+    rows = roles.x if roles.residual is None else f"{roles.x} + {roles.residual}"
+    epsilon = roles.epsilon if isinstance(roles.epsilon, str) else repr(roles.epsilon)
+    source = (
+        "from torch.nn import functional\n\n\n"
+        f"def run({names}):\n"
+        f"    width = {roles.weight}.shape\n"
+        f"    return functional.rms_norm({rows}, width, {roles.weight}, {epsilon})\n"
+    )
+    return TorchForm(name="rms_norm", source=source, function="run")

@@ -1,4 +1,4 @@
-"""The route ``triton`` of residual add and RMS normalisation: rows held, or read twice."""
+"""The route ``triton`` of RMS normalisation, a residual added or not: rows held, or read twice."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from kernelarc.genomes.triton._packaged import PackagedTritonRoute
 ROUTE = "triton"
 _MOST_HELD = 96  # elements of a row that a thread holds
 _WIDEST = 1 << 16
+_SHORT = 1024  # features of short rows that a program takes at once
 
 
 def triton_add_rmsnorm_route(operator: Operator) -> KernelRoute | None:
-    """Return the route for residual add with RMS normalisation, or None."""
+    """Return the route for RMS normalisation, with or without a residual, or None."""
     return None if norm_roles(operator) is None else TritonAddRmsnorm(operator)
 
 
 class TritonAddRmsnorm(PackagedTritonRoute):
-    """Residual add and RMS normalisation by Triton."""
+    """RMS normalisation by Triton, a residual added or not."""
 
     module = "triton_add_rmsnorm"
 
@@ -74,9 +75,12 @@ class TritonAddRmsnorm(PackagedTritonRoute):
     def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
         """Return rows read twice in long blocks, as compilers do, and rows held in registers.
 
-        The second reading finds a row in the cache, and few registers leave room for many rows.
+        The second reading finds a row in the cache, and few registers leave room for many rows. Of
+        short rows, a program first takes several.
         """
-        whole = _power_above(self._extents(workload)[1])
+        rows, hidden = self._extents(workload)
+        whole = _power_above(hidden)
+        several = _short_rows(rows, whole, device.multiprocessors)
         starts: list[dict[str, Allele]] = [
             {
                 "held": False,
@@ -95,7 +99,13 @@ class TritonAddRmsnorm(PackagedTritonRoute):
                 (16, {"evict": "evict_first", "store": ".cs"}),
             )
         ]
-        return started(self.space(workload, device), starts)
+        short: list[dict[str, Allele]] = [
+            {"held": True, "rows": several, "num_warps": _warps(several * whole, each), **rest}
+            for each in (8, 16)
+            for rest in ({"evict": "evict_first"}, {})
+            if several > 1
+        ]
+        return started(self.space(workload, device), [*short, *starts])
 
     def calls(self, workload: Workload, genome: Genome, arch: str) -> list[TritonCall]:
         """Return the one launch."""
@@ -111,7 +121,7 @@ class TritonAddRmsnorm(PackagedTritonRoute):
         programs = wanted if 0 < wanted < groups else 0
         named = {
             "x": roles.x,
-            "residual": roles.residual,
+            "residual": roles.residual or roles.x,
             "weight": roles.weight,
             "y": roles.y,
             "summed": roles.summed or roles.y,
@@ -130,6 +140,7 @@ class TritonAddRmsnorm(PackagedTritonRoute):
                 "ROWS": numbers["rows"],
                 "PROGRAMS": programs,
                 "HELD": held,
+                "HAS_RESIDUAL": roles.residual is not None,
                 "HAS_SUM": roles.summed is not None,
                 "EVICT": genome["evict"],
                 "STORE": genome["store"],
@@ -146,6 +157,17 @@ class TritonAddRmsnorm(PackagedTritonRoute):
 
 
 _COUNTS = ("rows", "num_warps", "programs_per_sm", "num_stages", "maxnreg")
+
+
+def _short_rows(rows: int, whole: int, multiprocessors: int) -> int:
+    """Return how many rows of a power of two of features a program takes: one if they are long.
+
+    Together they are at most a block's worth of columns, and every multiprocessor gets a program.
+    """
+    several = 1
+    while 2 * several * whole <= _SHORT and 2 * several * multiprocessors <= rows:
+        several *= 2
+    return several
 
 
 def _warps(elements: int, each: int) -> int:

@@ -1,4 +1,4 @@
-// summed = x + residual; y = summed / sqrt(mean(summed^2) + epsilon) * weight, row by row.
+// summed = x + residual, or x alone; y = summed / sqrt(mean(summed^2) + epsilon) * weight, row by row.
 //
 // A team of warps holds a row in registers between the two passes, so device memory is read and
 // written once. Long rows can be spread over the blocks of a cluster, which exchange their partial
@@ -7,7 +7,7 @@
 // Genes (macros): VEC_BYTES, WARPS, TEAMS, CLUSTER, PATH_registers|engine, STAGES, BLOCKS_PER_SM,
 // LOAD_plain|stream|no_allocate|leave, STORE_plain|stream, WEIGHT_EARLY, ROUNDED, MAX_REGISTERS,
 // MIN_BLOCKS, PDL.
-// The job: DTYPE_*, HIDDEN, WRITE_SUM.
+// The job: DTYPE_*, HIDDEN, ADD_RESIDUAL (otherwise nothing is read through `residual`), WRITE_SUM.
 
 #include "device.cuh"
 #include "copy_engine.cuh"
@@ -21,6 +21,7 @@
 #define EVEN (ROW_VECTORS % STEP == 0)
 #define ROW_BYTES (HIDDEN * ELEMENT_BYTES)
 #define PART_BYTES (ROW_BYTES / CLUSTER)
+#define STAGE_BYTES ((1 + ADD_RESIDUAL) * PART_BYTES)
 
 #if VEC_BYTES == 16
 typedef uint4 Raw;
@@ -226,11 +227,13 @@ add_rmsnorm(const element* __restrict__ x, const element* __restrict__ residual,
     const i64 part = (i64)rank * (HIDDEN / CLUSTER);
     auto fetch = [&](int which, u32 stage) {
         if (which >= rows) return;
-        barrier_expect(barriers + 8 * stage, 2 * PART_BYTES);
+        barrier_expect(barriers + 8 * stage, STAGE_BYTES);
         const i64 at = (i64)which * HIDDEN + part;
-        fetch_row(stages + stage * (2 * PART_BYTES), x + at, barriers + 8 * stage, policy);
-        fetch_row(stages + stage * (2 * PART_BYTES) + PART_BYTES, residual + at,
+        fetch_row(stages + stage * STAGE_BYTES, x + at, barriers + 8 * stage, policy);
+#if ADD_RESIDUAL
+        fetch_row(stages + stage * STAGE_BYTES + PART_BYTES, residual + at,
                   barriers + 8 * stage, policy);
+#endif
     };
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; ++i) fetch(row + i * row_step, i);
@@ -247,17 +250,22 @@ add_rmsnorm(const element* __restrict__ x, const element* __restrict__ residual,
 
     for (; row < rows; row += row_step, ++turn) {
         const i64 base = (i64)row * ROW_VECTORS;
-        Raw left[HELD], right[HELD];
+        Raw left[HELD];
+#if ADD_RESIDUAL
+        Raw right[HELD];
+#endif
 #if PATH_engine
         const u32 stage = turn % STAGES;
         barrier_wait(barriers + 8 * stage, turn / STAGES & 1);
-        const Raw* from = (const Raw*)(shared_bytes + stage * (2 * PART_BYTES));
+        const Raw* from = (const Raw*)(shared_bytes + stage * STAGE_BYTES);
 #pragma unroll
         for (int i = 0; i < HELD; ++i) {
             const int vector = thread + i * stride;
             if (EVEN || first + i * stride < end) {
                 left[i] = from[vector];
+#if ADD_RESIDUAL
                 right[i] = from[ROW_VECTORS / CLUSTER + vector];
+#endif
             }
         }
 #else
@@ -266,7 +274,9 @@ add_rmsnorm(const element* __restrict__ x, const element* __restrict__ residual,
             const int vector = first + i * stride;
             if (EVEN || vector < end) {
                 left[i] = load((const Raw*)x + base + vector, policy);
+#if ADD_RESIDUAL
                 right[i] = load((const Raw*)residual + base + vector, policy);
+#endif
             }
         }
 #endif
@@ -276,11 +286,13 @@ add_rmsnorm(const element* __restrict__ x, const element* __restrict__ residual,
         for (int i = 0; i < HELD; ++i) {
             const int vector = first + i * stride;
             if (EVEN || vector < end) {
-                float more[VECTOR];
                 unpack(left[i], sums[i]);
+#if ADD_RESIDUAL
+                float more[VECTOR];
                 unpack(right[i], more);
 #pragma unroll
                 for (int j = 0; j < VECTOR; ++j) sums[i][j] += more[j];
+#endif
 #if WRITE_SUM || ROUNDED
                 const Raw packed = pack(sums[i]);
 #endif

@@ -7,11 +7,6 @@ from torch import Tensor
 from torch.nn import functional
 
 
-def norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """The sum, then torch's own norm."""
-    return functional.rms_norm(x + residual, (x.shape[-1],), weight, eps)
-
-
 def swiglu(x: Tensor, gate_proj: Tensor, up_proj: Tensor) -> Tensor:
     """Two products, and torch's own activation."""
     return functional.silu(torch.matmul(x, gate_proj.t())) * torch.matmul(x, up_proj.t())

@@ -30,6 +30,7 @@
 #define __align__(bytes) alignas(bytes)
 #define threadIdx (host::fiber().thread)
 #define blockIdx (host::fiber().home->index)
+#define gridDim (host::grid_of_launch)
 
 struct uint2 { unsigned x, y; };
 struct uint4 { unsigned x, y, z, w; };
@@ -47,7 +48,7 @@ namespace host {
 
 struct Index { unsigned x, y, z; };
 
-struct Barrier { int64_t wanted = 0, pending = 0; uint64_t phase = 0; };
+struct Barrier { int64_t wanted = 0, pending = 0, bytes = 0; uint64_t phase = 0; };
 struct Meeting { int arrived = 0, wanted = 0; uint64_t phase = 0; };
 
 struct Product {
@@ -64,7 +65,8 @@ struct Block {
     unsigned rank;
     Cluster* cluster;
     unsigned alive = 0;                                    // threads that have not left
-    std::vector<uint8_t> memory;
+    std::vector<uint8_t> memory;                           // what a launch asks for, then fixed arrays
+    size_t asked = 0, fixed_from = 0, fixed_until = 0;
     std::vector<Barrier> barriers;
     std::vector<Meeting> named = std::vector<Meeting>(16);
     std::vector<Meeting> warps, groups;
@@ -120,12 +122,36 @@ inline uint8_t* shared(uint32_t address, uint32_t bytes) {
         if (!at->alive) fail("a block is reached into after it has left");
         address %= WINDOW;
     }
-    if (address < OFFSET || address - OFFSET + bytes > at->memory.size()) fail("outside of shared memory");
+    const size_t from = address - OFFSET, until = from + bytes;
+    const bool fixed = from >= at->fixed_from && until <= at->fixed_until;
+    if (address < OFFSET || (until > at->asked && !fixed)) fail("outside of shared memory");
     if (address % bytes) fail("misaligned in shared memory");
     return at->memory.data() + (address - OFFSET);
 }
 
 inline uint8_t* whole_shared() { return block().memory.data(); }
+
+// Arrays whose size is known when compiling: each has a place of its own behind the rest.
+constexpr size_t FIXED_ARRAYS = 4, FIXED_BYTES = 4096;
+template <typename T> T* fixed_shared(size_t place, size_t count) {
+    if (place >= FIXED_ARRAYS || count * sizeof(T) > FIXED_BYTES) fail("no room for a fixed array");
+    const size_t from = block().fixed_from + place * FIXED_BYTES;
+    block().fixed_until = std::max(block().fixed_until, from + count * sizeof(T));
+    return (T*)(whole_shared() + from);
+}
+
+inline Index grid_of_launch;
+
+template <typename T> T read_global(const void* from) {
+    if ((uint64_t)from % sizeof(T)) fail("misaligned in device memory");
+    T value;
+    std::memcpy(&value, from, sizeof(T));
+    return value;
+}
+template <typename T> void write_global(void* to, const T& value) {
+    if ((uint64_t)to % sizeof(T)) fail("misaligned in device memory");
+    std::memcpy(to, &value, sizeof(T));
+}
 
 template <typename T> T load(uint32_t address) {
     T value;
@@ -163,7 +189,8 @@ inline uint32_t mapped(uint32_t address, uint32_t rank) {
 // ---- barriers in shared memory
 
 inline Barrier& barrier(uint32_t address) {
-    auto& all = block().barriers;
+    auto& all = address < WINDOW ? block().barriers
+                                 : block().cluster->blocks.at(address / WINDOW - 1)->barriers;
     const size_t place = load<uint64_t>(address);
     if (place >= all.size()) fail("no barrier lies there");
     return all[place];
@@ -171,18 +198,29 @@ inline Barrier& barrier(uint32_t address) {
 
 inline void barrier_init(uint32_t address, uint32_t arrivals) {
     store<uint64_t>(address, block().barriers.size());
-    block().barriers.push_back({arrivals, arrivals, 0});
+    block().barriers.push_back({arrivals, arrivals});
 }
 
-inline void arrive_at(Barrier& at) {
+inline void next_phase(Barrier& at) {                      // once threads and bytes are all there
     ++progress;
-    if (--at.pending == 0) {
-        at.pending = at.wanted;
-        ++at.phase;
-    }
+    if (at.pending || at.bytes) return;
+    at.pending = at.wanted;
+    ++at.phase;
+}
+inline void arrive_at(Barrier& at) {
+    --at.pending;
+    next_phase(at);
+}
+inline void bytes_arrive(Barrier& at, int64_t bytes) {
+    at.bytes -= bytes;
+    next_phase(at);
 }
 
 inline void barrier_arrive(uint32_t address) { arrive_at(barrier(address)); }
+inline void barrier_expect(uint32_t address, int64_t bytes) {
+    barrier(address).bytes += bytes;
+    arrive_at(barrier(address));
+}
 
 inline void barrier_wait(uint32_t address, uint32_t parity) {
     wait_until("a barrier in shared memory", [&] { return (barrier(address).phase & 1) != parity; });
@@ -255,6 +293,24 @@ inline void fetch(uint32_t target, const void* from, uint32_t bytes) {
 inline void arrive_after_fetches(uint32_t address) {
     Barrier* at = &barrier(address);
     running->late.push_back([=] { arrive_at(*at); });
+}
+inline void fetch_row(uint32_t target, const void* from, uint32_t bytes, uint32_t address) {
+    if (target % 16 || (uint64_t)from % 16 || bytes % 16) fail("the copy engine moves pieces of 16 bytes");
+    uint8_t* to = whole_shared() + (target - OFFSET);
+    if (target < OFFSET || target - OFFSET + bytes > block().asked) fail("a copy outside of shared memory");
+    Barrier* at = &barrier(address);
+    running->late.push_back([=] {
+        std::memcpy(to, from, bytes);
+        bytes_arrive(*at, bytes);
+    });
+}
+inline void send(uint32_t target, uint32_t word, uint32_t address) {
+    uint8_t* to = shared(target, 4);
+    Barrier* at = &barrier(address);
+    running->late.push_back([=] {
+        std::memcpy(to, &word, 4);
+        bytes_arrive(*at, 4);
+    });
 }
 inline void fetches_finish(size_t first) {
     auto& late = running->late;
@@ -618,8 +674,10 @@ inline void run_cluster(std::vector<Index> indices, unsigned threads, size_t byt
         made->rank = rank;
         made->cluster = &cluster;
         made->alive = threads;
-        made->memory.assign(bytes, 0xff);
-        made->unseen.assign(bytes, 0);
+        made->asked = bytes;
+        made->fixed_from = made->fixed_until = (bytes + 127) / 128 * 128;
+        made->memory.assign(made->fixed_from + FIXED_ARRAYS * FIXED_BYTES, 0xff);
+        made->unseen.assign(made->memory.size(), 0);
         made->given.assign(threads / 32, std::vector<std::vector<uint32_t>>(32));
         made->barriers.reserve(1024);
         made->warps.resize(threads / 32);
@@ -679,6 +737,8 @@ inline void run_cluster(std::vector<Index> indices, unsigned threads, size_t byt
     }
     for (auto& at : cluster.blocks) {
         if (at->columns) fail("tensor memory was not given back");
+        for (auto& each : at->barriers)
+            if (each.bytes) fail("bytes that a barrier expects never came, or more came");
         for (auto& named : at->named)
             if (named.arrived) fail("threads arrived at a barrier that nobody waits at");
     }
@@ -707,6 +767,7 @@ void launch(void (*kernel)(A...), Index grid, unsigned threads, Index cluster, s
     if (values.size() != sizeof...(A)) fail("so many arguments does the kernel not take");
     prepare(kernel, values, std::index_sequence_for<A...>());
     std::mt19937 random(seed);
+    grid_of_launch = grid;
     for (unsigned z = 0; z < grid.z; z += cluster.z)
         for (unsigned y = 0; y < grid.y; y += cluster.y)
             for (unsigned x = 0; x < grid.x; x += cluster.x) {
@@ -737,6 +798,12 @@ inline void write(const char* name, const std::vector<uint8_t>& bytes) {
 
 }  // namespace host
 
+template <typename T> T __ldg(const T* from) { return host::read_global<T>(from); }
+template <typename T> T __ldcs(const T* from) { return host::read_global<T>(from); }
+template <typename T> void __stcs(T* to, const T& value) { host::write_global(to, value); }
+inline unsigned __float_as_uint(float value) { return (unsigned)host::bits(value); }
+inline float rsqrtf(float value) { return 1.0f / std::sqrt(value); }
+inline void __syncwarp() { host::exchanged(0, 0); }
 inline float __int_as_float(int bits) { return host::argument<float>((uint32_t)bits); }
 inline float __uint_as_float(unsigned bits) { return host::argument<float>(bits); }
 inline uint64_t __cvta_generic_to_shared(const void* pointer) {

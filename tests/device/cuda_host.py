@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ _CALLS = {
     r"fence\.proxy\.async": "host::fence_engines()",
     r"mbarrier\.init": "host::barrier_init(%0, %1)",
     r"mbarrier\.arrive\.shared::cta\.b64 _": "host::barrier_arrive(%0)",
+    r"mbarrier\.arrive\.expect_tx\.shared::cta\.b64 _": "host::barrier_expect(%0, %1)",
     r"\{\s*\.reg \.pred done;.*try_wait\.parity": "host::barrier_wait(%0, %1)",
     r"bar\.sync %0, %1": "host::bar_sync(%0, %1)",
     r"bar\.arrive %0, (\d+)": r"host::bar_arrive(%0, \1)",
@@ -58,6 +59,7 @@ _CALLS = {
     r"st\.shared\.v4\.u32": "host::store(%0, make_uint4(%1, %2, %3, %4))",
     r"st\.shared\.u32": "host::store<uint32_t>(%0, %1)",
     r"ld\.shared\.u32": "%0 = host::load<uint32_t>(%1)",
+    r"ld\.shared\.f32": "%0 = host::load<float>(%1)",
     r"ex2\.approx": "%0 = exp2f(%1)",
     r"mul\.rn\.bf16x2": "%0 = host::times_bfloat16(%1, %2)",
     r"\{\s*\.reg \.b8 a, b, c, d;.*e2m1x2":
@@ -73,6 +75,15 @@ _CALLS = {
     r"mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16":
         "host::multiply_warp({" + _FOUR + "}, {%4, %5, %6, %7, %8, %9})",
     r"cp\.async\.bulk\.tensor\.3d\.global": "host::store_plane(%0, %1, %2, %3, %4)",
+    r"cp\.async\.bulk\.shared::cluster\.global\.mbarrier": "host::fetch_row(%0, %1, %2, %3)",
+    r"st\.async\.weak\.shared::cluster\.mbarrier::complete_tx::bytes\.b32":
+        "host::send(%0, %1, %2)",
+    r"createpolicy": "%0 = 0",
+    r"ld\.global\.nc\.L1::no_allocate\.(L2::cache_hint\.)?v4\.u32":
+        "{ uint4 host_four = host::read_global<uint4>(%4);"
+        " %0 = host_four.x; %1 = host_four.y; %2 = host_four.z; %3 = host_four.w; }",
+    r"ld\.global\.nc\.L1::no_allocate\.v2\.u32":
+        "{ uint2 host_two = host::read_global<uint2>(%2); %0 = host_two.x; %1 = host_two.y; }",
     r"cp\.async\.bulk\.commit_group": "host::stores_commit()",
     r"cp\.async\.bulk\.wait_group\.read": "host::stores_have_read(%0)",
     r"tcgen05\.alloc": "host::columns_take(%0, %1)",
@@ -103,15 +114,25 @@ def built(ready: Prepared, folder: Path) -> Path:
     raw.write_text(ready.text)
     asked = ["g++", "-x", "c++", "-E", "-P", str(raw)]
     plain = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
-    text = re.sub(
-        r"extern __shared__ u8 (\w+)\[\];", r"u8* \1 = host::whole_shared();", translated(plain)
-    )
+    text = _with_shared(translated(plain))
     source, program = folder / "kernel.cpp", folder / "kernel"
     main = _main(ready, tuple(_clustered(launch, plain) for launch in ready.launches))
     support = Path(_precompiled().name) / _SUPPORT.name
     source.write_text(f'#include "{support}"\n{text}\n{main}')
     subprocess.run(["g++", *_FLAGS, str(source), "-o", str(program)], check=True)
     return program
+
+
+def _with_shared(text: str) -> str:
+    """Return a text whose arrays in shared memory are places in the running block's."""
+    whole = r"extern __shared__ (?:alignas\(\d+\) |__align__\(\d+\) )?u8 (\w+)\[\];"
+    text = re.sub(whole, r"u8* \1 = host::whole_shared();", text)
+    places = count()
+    return re.sub(
+        r"__shared__ (?:__align__\(\d+\) )?(\w+) (\w+)\[([^\]]+)\];",
+        lambda m: f"{m[1]}* {m[2]} = host::fixed_shared<{m[1]}>({next(places)}, {m[3]});",
+        text,
+    )
 
 
 @cache

@@ -156,6 +156,15 @@ def test_add_rmsnorm_in_bfloat16_is_right(tmp_path: Path) -> None:
 
 
 @needs_torch
+@pytest.mark.parametrize("hidden", [128, 512, 1536, 2048, 4096, 7168])
+def test_rmsnorm_without_a_residual_is_right(tmp_path: Path, hidden: int) -> None:
+    whole = packaged_problem("rmsnorm")
+    shapes = ({"rows": 1, "hidden": hidden}, {"rows": 4099, "hidden": hidden})
+    problem = bound(whole.operator, whole, *shapes)
+    judged(cuda_add_rmsnorm_route(whole.operator), problem, tmp_path, drawn=8, pin={})
+
+
+@needs_torch
 @pytest.mark.parametrize("page_size", [1, 16])
 def test_paged_attention_is_right(tmp_path: Path, page_size: int) -> None:
     whole = packaged_problem("gqa_paged_prefill")

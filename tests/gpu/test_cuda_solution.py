@@ -19,6 +19,7 @@ HOPPER = DeviceLimits.of_arch("sm_90a")
 CASES = {
     "gemm_residual": {"batch": 2, "seq": 293},
     "add_rmsnorm_bf16": {"rows": 131, "hidden": 8192},
+    "rmsnorm": {"rows": 4099, "hidden": 128},
     "gqa_paged_prefill": {
         "total_q": 130,
         "num_pages": 300,

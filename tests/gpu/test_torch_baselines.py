@@ -17,6 +17,7 @@ from kernelarc.genomes import packaged_problem
 CASES: dict[str, tuple[dict[str, int], set[str]]] = {
     # Eager mode reads and writes the rows many times over: fused it is faster by far.
     "add_rmsnorm_bf16": ({"rows": 4096, "hidden": 8192}, {"torch eager"}),
+    "rmsnorm": ({"rows": 16384, "hidden": 7168}, {"torch eager"}),
     "nvfp4_gqa": ({"batch_size": 2, "seq_len": 128}, set()),
     # What reads values on the host is no one graph, neither torch's nor CUDA's.
     "gqa_paged_prefill": (

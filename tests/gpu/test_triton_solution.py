@@ -21,6 +21,7 @@ HOPPER = DeviceLimits.of_arch("sm_90a")
 CASES = {
     "gemm_residual": {"batch": 2, "seq": 293},
     "add_rmsnorm_bf16": {"rows": 131, "hidden": 8192},
+    "rmsnorm": {"rows": 4099, "hidden": 128},
     "geglu": {"batch": 1, "seq": 130},
     "moe_swiglu_backward": {"tokens": 293},
     "moe_swiglu_saved_backward": {"tokens": 293},

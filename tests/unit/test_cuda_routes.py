@@ -28,7 +28,11 @@ from kernelarc.genomes.kernels import (
     TensorArgument,
     TensorMap,
 )
-from kernelarc.genomes.routes._cuda_add_rmsnorm import cuda_add_rmsnorm_route, norm_roles
+from kernelarc.genomes.routes._cuda_add_rmsnorm import (
+    CudaAddRmsnormRoute,
+    cuda_add_rmsnorm_route,
+    norm_roles,
+)
 from kernelarc.genomes.routes._cuda_block import CudaBlock, cuda_block_route
 from kernelarc.genomes.routes._cuda_gemm import (
     CudaGemmRoute,
@@ -52,6 +56,7 @@ MAKERS = {
     "geglu": cuda_gated_route,
     "swiglu": cuda_gated_route,
     "add_rmsnorm_bf16": cuda_add_rmsnorm_route,
+    "rmsnorm": cuda_add_rmsnorm_route,
     "gqa_paged_prefill": cuda_gqa_paged_route,
     "nvfp4_gqa": cuda_nvfp4_gqa_route,
     "decoder_block": cuda_block_route,
@@ -238,6 +243,46 @@ def test_decoding_and_ragged_keys_are_served_by_the_same_kernel() -> None:
 @pytest.mark.parametrize(("cluster", "resident"), [(1, 132), (2, 66), (4, 32), (8, 16), (16, 8)])
 def test_clusters_stay_within_groups_of_multiprocessors(cluster: int, resident: int) -> None:
     assert resident_clusters(132, cluster) == resident
+
+
+@pytest.mark.parametrize("width", [16, 64 * 32 * 32 * 8 + 1])
+def test_rows_that_no_threads_can_hold_are_said(width: int) -> None:
+    problem = packaged_problem("rmsnorm", [{"rows": 3, "hidden": width}])
+    route, (workload,) = cuda_add_rmsnorm_route(problem.operator), problem.workloads
+    assert route is not None
+    said = f"route cuda takes rows of 17 to 524288 features, not {width}"
+    assert route.unsuited(workload) == said
+    with pytest.raises(InputError, match=said):
+        route.space(workload, HOPPER)
+
+
+@pytest.mark.parametrize("width", [17, 64 * 32 * 32 * 8])
+def test_the_shortest_and_the_longest_rows_have_a_first_genome(width: int) -> None:
+    problem = packaged_problem("rmsnorm", [{"rows": 3, "hidden": width}])
+    route, (workload,) = cuda_add_rmsnorm_route(problem.operator), problem.workloads
+    assert route is not None and route.unsuited(workload) is None
+    assert route.space(workload, HOPPER).size().legal > 0
+    assert route.seeds(workload, HOPPER)
+
+
+def test_a_norm_without_a_residual_reads_half_and_rounds_no_sum() -> None:
+    shapes = [{"rows": 999, "hidden": 4096}]
+    for name, rows in (("rmsnorm", 1), ("add_rmsnorm_bf16", 2)):
+        problem = packaged_problem(name, shapes)
+        route, (workload,) = cuda_add_rmsnorm_route(problem.operator), problem.workloads
+        assert isinstance(route, CudaAddRmsnormRoute)
+        space = route.space(workload, HOPPER)
+        assert ("rounded" in space.names) is (rows == 2)
+        engine = next(
+            seed.genome
+            for seed in route.seeds(workload, HOPPER)
+            if seed.genome["path"] == "engine" and seed.genome["cluster"] == 1
+        )
+        ready = route.prepared(workload, engine, "sm_90a")
+        assert ready.macros["ADD_RESIDUAL"] == str(rows - 1)
+        stages = engine["stages"]
+        assert isinstance(stages, int)
+        assert ready.launches[0].shared_bytes == rows * stages * 2 * 4096
 
 
 def test_epsilon_may_stand_in_the_reference() -> None:

@@ -1,4 +1,4 @@
-"""Where a search of the fused residual addition and RMSNorm begins."""
+"""Where a search of RMSNorm begins, with a residual added or without."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from kernelarc.genomes.routes._triton_add_rmsnorm import triton_add_rmsnorm_rout
 HOPPER = DeviceLimits.of_arch("sm_90a")
 
 
-def seeds(maker: object, rows: int, hidden: int) -> list[dict[str, object]]:
-    problem = packaged_problem("add_rmsnorm_bf16", [{"rows": rows, "hidden": hidden}])
+def seeds(
+    maker: object, rows: int, hidden: int, name: str = "add_rmsnorm_bf16"
+) -> list[dict[str, object]]:
+    problem = packaged_problem(name, [{"rows": rows, "hidden": hidden}])
     route = maker(problem.operator)  # type: ignore[operator]
     found = route.seeds(problem.workloads[0], HOPPER)
     return [dict(seed.genome.items()) for seed in found]
@@ -50,3 +52,22 @@ def test_few_long_rows_are_spread_over_clusters() -> None:
     assert few[0]["cluster"] == 8
     assert {genome["cluster"] for genome in few} == {8, 1}
     assert {genome["cluster"] for genome in seeds(cuda_add_rmsnorm_route, 131, 8192)} == {1}
+
+
+@pytest.mark.parametrize("name", ["rmsnorm", "add_rmsnorm_bf16"])
+@pytest.mark.parametrize("hidden", [128, 512])
+def test_of_short_rows_several_are_a_block_s(name: str, hidden: int) -> None:
+    found = seeds(cuda_add_rmsnorm_route, 100_000, hidden, name)
+    assert int(found[0]["teams"]) >= 2  # type: ignore[call-overload]
+    assert {int(g["teams"]) * int(g["warps"]) for g in found[:3]} == {4}  # type: ignore[call-overload]
+    for genome in found:
+        assert 32 * int(genome["vec_bytes"]) <= 2 * hidden  # type: ignore[call-overload]
+    assert {genome["blocks_per_sm"] for genome in found} >= {0, 8}, "blocks that stay, and not"
+    first = seeds(triton_add_rmsnorm_route, 100_000, hidden, name)[0]
+    assert first["held"] is True and first["rows"] == 1024 // hidden
+
+
+@pytest.mark.parametrize("maker", [cuda_add_rmsnorm_route, triton_add_rmsnorm_route])
+def test_few_short_rows_have_a_block_each_at_first(maker: object) -> None:
+    first = seeds(maker, 64, 128, "rmsnorm")[0]
+    assert first.get("teams", 1) == 1 and first.get("rows", 1) == 1

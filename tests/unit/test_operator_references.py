@@ -43,6 +43,7 @@ SMALL: Mapping[str, Mapping[str, int]] = {
         "top_k": 3,
     },
     "add_rmsnorm_bf16": {"rows": 6, "hidden": 40},
+    "rmsnorm": {"rows": 6, "hidden": 40},
     "swiglu": {"batch": 2, "seq": 3, "hidden": 16, "intermediate": 20},
     "geglu": {"batch": 2, "seq": 3, "hidden": 16, "intermediate": 20},
     "decoder_block": {
@@ -194,6 +195,10 @@ def add_rmsnorm_bf16(x: Array, residual: Array, weight: Array, eps: float) -> tu
     return (normed(x + residual, weight, eps),)
 
 
+def rmsnorm(x: Array, weight: Array) -> tuple[Array, ...]:
+    return (normed(x, weight, 1e-6),)
+
+
 def swiglu(x: Array, gate: Array, up: Array) -> tuple[Array, ...]:
     return (silu(np.einsum("bsh,ih->bsi", x, gate)) * np.einsum("bsh,ih->bsi", x, up),)
 
@@ -300,6 +305,7 @@ ORACLES: Mapping[str, Oracle] = {
         moe_layer_backward,
         moe_layer_backward_wide,
         add_rmsnorm_bf16,
+        rmsnorm,
         swiglu,
         geglu,
         decoder_block,
@@ -423,7 +429,7 @@ def test_a_long_sum_s_own_rounding_stays_within_its_tolerance() -> None:
             assert float(matched) >= tolerance.required_matched_ratio, (workload.axes, matched)
 
 
-@pytest.mark.parametrize("name", ["add_rmsnorm_bf16", "moe_swiglu_backward"])
+@pytest.mark.parametrize("name", ["add_rmsnorm_bf16", "rmsnorm", "moe_swiglu_backward"])
 def test_a_reference_can_be_handed_to_torch_compile(name: str) -> None:
     """As the device's bench does; it imports the module of what it compiles by its name."""
     problem, small = packaged_problem(name), SMALL[name]

@@ -111,6 +111,60 @@ def test_an_epsilon_may_be_a_number_wherever_it_stands(body: str, epsilon: float
     assert roles is not None and roles.epsilon == epsilon
 
 
+def plain_norm(body: str, hidden: str = "H") -> Operator:
+    """Rows alone: nothing is added before."""
+    source = "import torch\n\n@torch.no_grad()\ndef run(h, w):\n"
+    lines = "".join(f"    {line}\n" for line in body.split("\n"))
+    return operator(source + lines, {"h": ("B", hidden), "w": (hidden,)}, ("B", hidden))
+
+
+@pytest.mark.parametrize("hidden", ["128", "512", "1536", "2048", "4096", "7168"])
+@pytest.mark.parametrize(
+    ("body", "epsilon"),
+    [
+        (
+            "rows, width = h.shape\nassert width > 0\nTINY = 1e-6\nf = h.to(torch.float32)\n"
+            "n = f * torch.rsqrt(f.pow(2).mean(dim=-1, keepdim=True) + TINY)\n"
+            "return (n * w.to(torch.float32)).to(h.dtype)",
+            1e-6,
+        ),
+        ("return w * (h / torch.sqrt(1e-5 + (h * h).mean(-1, keepdim=True)))", 1e-5),
+        (
+            "s = torch.mean(h.float() ** 2, -1, keepdim=True)\nreturn h * (s + 1e-6) ** -0.5 * w",
+            1e-6,
+        ),
+    ],
+)
+def test_rows_alone_are_normalised_by_the_same_routes(
+    body: str, epsilon: float, hidden: str
+) -> None:
+    plain = plain_norm(body, hidden)
+    found = recognised(plain)
+    assert (found.op_type, found.fingerprint) == ("rmsnorm", plain.fingerprint)
+    assert {route.name for route in kernel_routes(found)} == {"triton", "cuda"}
+    roles = norm_roles(found)
+    assert roles is not None
+    assert (roles.x, roles.residual, roles.weight, roles.summed) == ("h", None, "w", None)
+    assert roles.epsilon == epsilon
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return h * torch.rsqrt(h.square().mean(-1, keepdim=True) + 1e-6)",  # no weight
+        "return w * h * torch.rsqrt(h.square().mean(-1, keepdim=True))",  # no epsilon
+        "return (1 + w) * h * torch.rsqrt(h.square().mean(-1, keepdim=True) + 1e-6)",
+        "c = h - h.mean(-1, keepdim=True)\n"
+        "return w * c * torch.rsqrt(c.square().mean(-1, keepdim=True) + 1e-6)",
+        "return w * h * torch.rsqrt(h.square().mean(-1, keepdim=True) + 1e-6) + h",
+        "return w * h * torch.rsqrt(h.square().mean(0, keepdim=True) + 1e-6)",
+        "return w * h * torch.rsqrt(h.square().sum(-1, keepdim=True) + 1e-6)",
+    ],
+)
+def test_rows_otherwise_scaled_are_not_guessed_at(body: str) -> None:
+    assert recognised(plain_norm(body)).op_type == ""
+
+
 def test_an_extent_is_no_number_that_is_known() -> None:
     body = "_, _, n = h.shape\ns = h + r\nreturn w * s * torch.rsqrt((s * s).mean(-1, True) + n)"
     assert recognised(norm(body, scalar=False)).op_type == ""
@@ -162,7 +216,7 @@ def test_packaged_problems_are_what_they_say() -> None:
     for name in packaged_problems():
         plain = packaged_problem(name).operator
         assert recognised(plain).op_type == plain.op_type
-    for name in ("gemm_residual", "add_rmsnorm_bf16", "swiglu", "geglu"):
+    for name in ("gemm_residual", "add_rmsnorm_bf16", "rmsnorm", "swiglu", "geglu"):
         bare = packaged_problem(name).operator
         unnamed = Operator(
             name="x",

@@ -23,6 +23,7 @@ WORDS = {
     "moe_layer_backward_wide": "a routed layer",
     "decoder_block": "a decoder block",
     "add_rmsnorm_bf16": "a residual added",
+    "rmsnorm": "without a residual",
     "gqa_paged_prefill": "causal attention",
     "gqa_paged_decode": "decoding over pages",
     "gqa_ragged_prefill": "over ragged keys",

@@ -28,6 +28,7 @@ NAMES = {
     "moe_layer_backward": ["grouped"],
     "moe_layer_backward_wide": ["grouped"],
     "add_rmsnorm_bf16": ["rms_norm"],
+    "rmsnorm": ["rms_norm"],
     "swiglu": ["silu"],
     "geglu": ["gelu"],
     "decoder_block": ["sdpa"],

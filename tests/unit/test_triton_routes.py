@@ -30,6 +30,8 @@ from kernelarc.storage.exports._sol_triton import key_of, key_values, steps_of
 
 HOPPER = DeviceLimits.of_arch("sm_90a")
 SMALL: Mapping[str, Mapping[str, int]] = {
+    "rmsnorm": {"rows": 13, "hidden": 200},
+    "add_rmsnorm_bf16": {"rows": 13, "hidden": 200},
     "swiglu": {"batch": 3, "seq": 23, "hidden": 48, "intermediate": 80},
     "geglu": {"batch": 1, "seq": 33, "hidden": 64, "intermediate": 64},
     "decoder_block": {
@@ -70,6 +72,11 @@ SMALL: Mapping[str, Mapping[str, int]] = {
         "head_dim": 32,
     },
 }
+NORM = {
+    "held": True, "rows": 4, "num_warps": 2, "programs_per_sm": 0, "num_stages": 1,
+    "evict": "evict_first", "store": "", "maxnreg": 0,
+}  # fmt: skip
+TWICE = {**NORM, "held": False, "block": 64, "rows": 2}
 PAGED = {
     "block_m": 16, "block_n": 32, "num_warps": 4, "num_stages": 1, "evict": "", "splits": 1,
     "parted": False, "heads_first": False, "longest_first": False, "maxnreg": 0,
@@ -94,6 +101,12 @@ BLOCK = {
     "norm_warps": 4, "turn_block": 8, "product_adds": True, "gate_fused": True,
 }  # fmt: skip
 CASES: list[tuple[str, dict[str, Any], dict[str, int]]] = [
+    ("rmsnorm", NORM, {}),
+    ("rmsnorm", {**NORM, "rows": 1}, {"rows": 1, "hidden": 128}),
+    ("rmsnorm", TWICE, {}),
+    ("rmsnorm", {**TWICE, "programs_per_sm": 1, "rows": 1}, {"rows": 150}),
+    ("add_rmsnorm_bf16", NORM, {}),
+    ("add_rmsnorm_bf16", {**TWICE, "programs_per_sm": 1, "rows": 1}, {"rows": 150}),
     ("swiglu", GATED, {}),
     ("swiglu", {**GATED, "block_k": 16, "block_n": 16, "programs": 1}, {}),
     ("geglu", {**GATED, "block_m": 64}, {}),
