@@ -20,6 +20,7 @@ _MAKERS: tuple[str, ...] = (
     "kernelarc.genomes.routes._cuda_gemm:cuda_gemm_route",
     "kernelarc.genomes.routes._cuda_gemm:cuda_gated_route",
     "kernelarc.genomes.routes._cuda_moe:cuda_expert_route",
+    "kernelarc.genomes.routes._cuda_saved:cuda_saved_route",
     "kernelarc.genomes.routes._cuda_layer:cuda_layer_route",
     "kernelarc.genomes.routes._cuda_block:cuda_block_route",
     "kernelarc.genomes.routes._cuda_add_rmsnorm:cuda_add_rmsnorm_route",

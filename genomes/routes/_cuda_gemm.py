@@ -40,6 +40,7 @@ from kernelarc.genomes.routes._products import products_source
 
 FILE, SYMBOL = "gemm_hopper.cu", "gemm"
 _DTYPES = ({"bfloat16"}, {"float16"})
+_WITHOUT_RESTS = 5  # names of what was kept, and of one more output
 _LAUNCH_ONLY = ("l2_promotion", "aliased")
 
 
@@ -109,6 +110,9 @@ def product_prepared(job: ProductJob, genome: Genome, multiprocessors: int) -> P
         "GATED": int(bool(job.bend)),
         "BACKWARD": int(job.gradients is not None),
         "PAIRED": int(job.second is not None),
+        "RESTED": int(job.rests is not None),
+        "KEPT": int(bool(job.kept)),
+        "RESTS": int(len(job.kept) > _WITHOUT_RESTS),
         "LEFT_ACROSS": int(job.left_across),
         "RIGHT_ACROSS": int(job.right_across),
     }
@@ -156,10 +160,10 @@ def _arguments(
     second = tuple(
         replace(of, source=TensorArgument(name))
         for of, name in zip((left, right), job.second or (), strict=False)
-    )
+    ) + tuple(replace(left, source=TensorArgument(name)) for name in job.rests or ())
     m, n, k = (ScalarArgument(value, "i32") for value in (job.m, job.n, job.k))
     bias = () if job.bias is None else (job.bias,)
-    names = (job.out, job.residual or job.out, *bias, *(job.gradients or ()))
+    names = (job.out, job.residual or job.out, *bias, *(job.gradients or ()), *job.kept)
     return (left, right, out, aside, *second, *map(TensorArgument, names), m, n, k)
 
 

@@ -66,6 +66,11 @@ class ProductJob:
         second: Names of another left and right factor whose product is added, or None.
         gradients: With a second gated factor: names of the outputs for the gradients of gate and
             up; ``residual`` is then the gradient of the product, ``out`` the product.
+        rests: With a second pair: names of what rounding both left factors lost; their products
+            are added, too.
+        kept: Names of the gradient of up, and of a gated product's gate, its sigmoid, silu and up;
+            or none. The sums are then that product's gradient, ``out`` is the gradient of gate;
+            behind them may be two more outputs, what rounding both gradients lost.
     """
 
     m: int
@@ -85,6 +90,13 @@ class ProductJob:
     right_across: bool = False
     second: tuple[str, str] | None = None
     gradients: tuple[str, str] | None = None
+    rests: tuple[str, str] | None = None
+    kept: tuple[str, ...] = ()
+
+    @property
+    def pairs(self) -> int:
+        """Products that are added up."""
+        return 1 if self.second is None else 2 if self.rests is None else 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +272,8 @@ def _scheduling() -> tuple[Gene, ...]:
 
 
 def _output(job: ProductJob) -> tuple[Gene, ...]:
-    engine = job.n * ELEMENT_BYTES % STRIDE_BYTES == 0 and job.gradients is None
+    plain = job.gradients is None and not job.kept
+    engine = job.n * ELEMENT_BYTES % STRIDE_BYTES == 0 and plain
     genes: list[Gene] = [
         Choice(
             name="split_k",

@@ -51,21 +51,18 @@ def expected_us(job: ProductJob, shape: TileShape, schedule: str, multiprocessor
     clusters = -(-job.m // rows) * -(-job.n // columns)
     turns = -(-clusters // resident_clusters(multiprocessors, shape.cluster))
     depth = -(-job.k // (shape.split_k * shape.tile_k)) * shape.tile_k
-    depth *= 2 if job.second is not None else 1
+    depth *= job.pairs
     high, wide = min(shape.tile_m, job.m), min(shape.tile_n, halves * job.n)
     loaded = ELEMENT_BYTES * (high / shape.cluster_n + wide / shape.cluster_m)
     main = depth * max(shape.tile_m * shape.tile_n / _PRODUCTS, loaded / _L2_BYTES)
-    touched = 1 + 2 * (job.gradients is not None) + (job.residual is not None)
+    touched = 1 + 2 * (job.gradients is not None) + (job.residual is not None) + len(job.kept)
     tail = _EPILOGUE + high * min(shape.out_n, job.n) * ELEMENT_BYTES * touched / _L2_BYTES
     if shape.split_k > 1:
         tail += 2 * high * wide * 4 / _L2_BYTES
     hidden = turns if schedule == "pingpong" else 1
     fresh = turns if schedule == "tiles" else 1
     cycles = fresh * _PROLOGUE + turns * main + max(turns - hidden, 0) * tail + tail
-    moved = ELEMENT_BYTES * (
-        (job.m + halves * job.n) * job.k * (2 if job.second is not None else 1)
-        + touched * job.m * job.n
-    )
+    moved = ELEMENT_BYTES * ((job.m + halves * job.n) * job.k * job.pairs + touched * job.m * job.n)
     return _LAUNCH_US + max(cycles / _CLOCK_MHZ, moved / _DRAM_BYTES_US)
 
 

@@ -27,7 +27,7 @@ from kernelarc.genomes.kernels import (
     ScratchArgument,
     TensorArgument,
 )
-from kernelarc.genomes.routes._cuda_route import started
+from kernelarc.genomes.routes._cuda_route import placed_start, started
 from kernelarc.genomes.routes._signature import Binding, extent, matched
 from kernelarc.genomes.routes._triton_moe import (
     EXPERT_IN,
@@ -107,12 +107,16 @@ class TritonSaved(PackagedTritonRoute):
         return Space(ROUTE, genes, [ExpressionConstraint(text, names) for text in _texts(device)])
 
     def seeds(self, workload: Workload, device: DeviceLimits) -> tuple[Proposal, ...]:
-        """Return tiles for as many tokens as there are, of exact forms, then others and forms."""
+        """Return tiles for as many tokens as there are, then others; two of them by tf32 as well.
+
+        None multiplies what was rounded once: that fails where results near zero must be right.
+        """
         tokens, _, _ = self._sizes(workload)
         tiles = [_start(start) for start in expert_starts(tokens)]
         made = [{**start, "token_form": "pair", "weight_form": "pair"} for start in tiles]
-        made += [{**start, "token_form": f, "weight_form": f} for f in FORMS[1:] for start in tiles]
-        return started(self.space(workload, device), made)
+        made += [{**start, "token_form": "tf32", "weight_form": "tf32"} for start in tiles[:2]]
+        space = self.space(workload, device)
+        return started(space, [_shallow(space, start) for start in made])
 
     def calls(self, workload: Workload, genome: Genome, arch: str) -> list[TritonCall]:
         """Return the launches of a genome, in order."""
@@ -161,6 +165,15 @@ def _start(start: Mapping[str, Any]) -> dict[str, Any]:
     for gene in ("m", "n", "k", "warps", "stages", "group", "columns", "stream"):
         found[f"down_{gene}"] = found[f"weight_{gene}"]
     return found
+
+
+def _shallow(space: Space, start: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a start with as many stages of two tiles as fit; those of its tables were of one."""
+    for stages in range(start["weight_stages"], 1, -1):
+        found = {**start, "weight_stages": stages}
+        if space.violation(placed_start(space, found)) is None:
+            return found
+    return start
 
 
 def _texts(device: DeviceLimits) -> list[str]:

@@ -1,7 +1,10 @@
 // out = f(left . right^T (+ bias) (+ residual)): left is (m, k), right (n, k), both contiguous along k.
 // With GATED: out = bend(left . right^T) * (left . up^T); a tile has columns of both, side by side.
 // With BACKWARD as well: residual is the gradient of that product, out the product again (SiLU), out_2
-// and out_3 the gradients of gate and up. With PAIRED: out = left . right^T + left_2 . right_2^T.
+// and out_3 the gradients of gate and up. With PAIRED: out = left . right^T + left_2 . right_2^T. With RESTED as
+// well: each left is the sum of two, rounded and what that lost. With KEPT: the sums are the gradient of a gated
+// product whose factors were kept; out and out_2 are the gradients of gate and up, with RESTS also what rounding
+// them lost.
 // LEFT_ACROSS, RIGHT_ACROSS: that factor is (k, m) or (k, n) instead, contiguous along the other axis.
 //
 // One producer warp keeps the copy engine busy; warpgroups of consumers multiply what has arrived
@@ -12,7 +15,7 @@
 // Genes (macros): CONSUMERS, WG_ROWS, TILE_N, TILE_K, STAGES, CLUSTER_M, CLUSTER_N, RASTER_m|n,
 // GROUP, SCHEDULE_tiles|persistent|pingpong, SPLIT_K, EPILOGUE_direct|engine, BUFFERS, RESIDUAL_last|engine,
 // KEEP_none|left|right|stream, PRODUCER_REGISTERS, PDL, PRODUCTS_warpgroup|warp.
-// The job: DTYPE_*, HAS_RESIDUAL, HAS_BIAS, ACTIVATION_none|relu|gelu, GATED, BEND_gelu|silu, BACKWARD, PAIRED, LEFT_ACROSS, RIGHT_ACROSS.
+// The job: DTYPE_*, HAS_RESIDUAL, HAS_BIAS, ACTIVATION_none|relu|gelu, GATED, BEND_gelu|silu, BACKWARD, KEPT, RESTS, PAIRED, RESTED, LEFT_ACROSS, RIGHT_ACROSS.
 
 #include "device.cuh"
 #include "copy_engine.cuh"
@@ -115,6 +118,42 @@ DEVICE float bend(float gate) {
 }
 #endif
 
+#if KEPT
+struct Kept {
+    element *by_gate, *by_up;
+    const element *gate, *sigmoid, *silu, *up;
+#if RESTS
+    element *gate_rest, *up_rest;
+#endif
+};
+
+DEVICE void leave(element* rounded, [[maybe_unused]] element* rest, int row, int column, int m, int n,
+                  float a, float b) {
+    store_pair(rounded, row, column, m, n, a, b);
+#if RESTS
+    const float2 held = unpack2(pack2(a, b));
+    store_pair(rest, row, column, m, n, a - held.x, b - held.y);
+#endif
+}
+
+// What becomes of two neighbours of one row: the gradients of gate and up, from what was kept.
+DEVICE void leave_gradients(const Kept& kept, int row, int column, int m, int n, float a, float b) {
+    const float2 silu = load_pair(kept.silu, row, column, m, n);
+    const float2 up = load_pair(kept.up, row, column, m, n);
+    const float2 gate = load_pair(kept.gate, row, column, m, n);
+    const float2 sigmoid = load_pair(kept.sigmoid, row, column, m, n);
+    const float slope_a = sigmoid.x * (1.0f + gate.x * (1.0f - sigmoid.x));
+    const float slope_b = sigmoid.y * (1.0f + gate.y * (1.0f - sigmoid.y));
+#if RESTS
+    element *gate_rest = kept.gate_rest, *up_rest = kept.up_rest;
+#else
+    element *gate_rest = nullptr, *up_rest = nullptr;
+#endif
+    leave(kept.by_gate, gate_rest, row, column, m, n, a * up.x * slope_a, b * up.y * slope_b);
+    leave(kept.by_up, up_rest, row, column, m, n, a * silu.x, b * silu.y);
+}
+#endif
+
 #if CLUSTER > 1
 #define CLUSTER_SHAPE __cluster_dims__(CLUSTER, 1, 1)
 #else
@@ -127,12 +166,22 @@ gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorM
 #if PAIRED
      const __grid_constant__ TensorMap left_2_map, const __grid_constant__ TensorMap right_2_map,
 #endif
+#if RESTED
+     const __grid_constant__ TensorMap rest_map, const __grid_constant__ TensorMap rest_2_map,
+#endif
      element* out, const element* residual,
 #if HAS_BIAS
      const element* bias,
 #endif
 #if BACKWARD
      element* out_2, element* out_3,
+#endif
+#if KEPT
+     element* out_2, const element* kept_gate, const element* kept_sigmoid, const element* kept_silu,
+     const element* kept_up,
+#if RESTS
+     element* rest, element* rest_2,
+#endif
 #endif
      int m, int n, int k) {
     extern __shared__ u8 shared_bytes[];
@@ -175,13 +224,20 @@ gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorM
     __syncthreads();
 #endif
     wait_for_previous_kernel();
+#if KEPT
+    const Kept kept = {out, out_2, kept_gate, kept_sigmoid, kept_silu, kept_up,
+#if RESTS
+                       rest, rest_2
+#endif
+    };
+#endif
 
     const int tiles_m = (m + CLUSTER_M * TILE_M - 1) / (CLUSTER_M * TILE_M);
     const int tiles_n = (n + CLUSTER_N * OUT_N - 1) / (CLUSTER_N * OUT_N);
     const int turns = tiles_m * tiles_n;
     const int stride = gridDim.x / CLUSTER;
 #if PAIRED
-    const int steps_each = (k + TILE_K - 1) / TILE_K, all_steps = 2 * steps_each;
+    const int steps_each = (k + TILE_K - 1) / TILE_K, all_steps = (2 + 2 * RESTED) * steps_each;
 #else
     const int all_steps = (k + TILE_K - 1) / TILE_K;
 #endif
@@ -225,10 +281,12 @@ gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorM
                     barrier_expect(barrier, STAGE_BYTES);
                     const TensorMap *left_from = &left_map, *right_from = &right_map;
 #if PAIRED
-                    if (first_step + step >= steps_each) {
-                        x -= steps_each * TILE_K;
-                        left_from = &left_2_map, right_from = &right_2_map;
-                    }
+                    const int pair = (first_step + step) / steps_each;
+                    x -= pair * steps_each * TILE_K;
+                    if (pair % 2) left_from = &left_2_map, right_from = &right_2_map;
+#if RESTED
+                    if (pair >= 2) left_from = pair % 2 ? &rest_2_map : &rest_map;
+#endif
 #endif
 #if LEFT_ACROSS
                     const int left_slice = part_n * (TILE_K / CLUSTER_N);
@@ -486,8 +544,12 @@ gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorM
                     const float2 shift = load_pair(bias, 0, column + pair, 1, n);
                     total[pair] += shift.x, total[pair + 1] += shift.y;
 #endif
+#if KEPT
+                    leave_gradients(kept, row, column + pair, m, n, total[pair], total[pair + 1]);
+#else
                     store_pair(out, row, column + pair, m, n, activated(total[pair]),
                                activated(total[pair + 1]));
+#endif
                 }
             }
 #elif EPILOGUE_engine
@@ -563,8 +625,13 @@ gemm(const __grid_constant__ TensorMap left_map, const __grid_constant__ TensorM
 #endif
 #pragma unroll
                     for (int i = 0; i < 4; ++i) s[i] = activated(s[i]);
+#if KEPT
+                    leave_gradients(kept, row, column, m, n, s[0], s[1]);
+                    leave_gradients(kept, row + 8, column, m, n, s[2], s[3]);
+#else
                     store_pair(out, row, column, m, n, s[0], s[1]);
                     store_pair(out, row + 8, column, m, n, s[2], s[3]);
+#endif
                 }
             }
 #endif

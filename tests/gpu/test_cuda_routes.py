@@ -33,6 +33,7 @@ from kernelarc.genomes.routes._cuda_gqa_paged import cuda_gqa_paged_route
 from kernelarc.genomes.routes._cuda_layer import cuda_layer_route
 from kernelarc.genomes.routes._cuda_moe import cuda_expert_route
 from kernelarc.genomes.routes._cuda_nvfp4_gqa import cuda_nvfp4_gqa_route
+from kernelarc.genomes.routes._cuda_saved import cuda_saved_route
 from kernelarc.genomes.routes._triton_paged import triton_paged_route
 
 HOPPER = DeviceLimits.of_arch("sm_90a")
@@ -272,6 +273,18 @@ def test_gradients_of_an_expert_are_right(tmp_path: Path) -> None:
     operator = with_constants(whole.operator, hidden=520, intermediate=264)
     problem = bound(operator, whole, {"tokens": 37}, {"tokens": 300})
     judged(cuda_expert_route(operator), problem, tmp_path, drawn=8, pin={})
+
+
+@needs_torch
+@pytest.mark.parametrize("made_by", ["kernel", "library"])
+def test_gradients_of_an_expert_from_kept_activations_are_right(
+    tmp_path: Path, made_by: str
+) -> None:
+    whole = packaged_problem("moe_swiglu_saved_backward")
+    operator = with_constants(whole.operator, hidden=520, intermediate=264)
+    problem = bound(operator, whole, {"tokens": 37}, {"tokens": 300})
+    pin = {"token_form": "pair", "weight_form": "pair", "weight_by": made_by, "down_by": made_by}
+    judged(cuda_saved_route(operator), problem, tmp_path, drawn=8, pin=pin)
 
 
 @needs_torch

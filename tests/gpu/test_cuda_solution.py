@@ -31,12 +31,14 @@ CASES = {
     "nvfp4_gqa": {"batch_size": 2, "seq_len": 128},
     "decoder_block": {"batch": 2, "seq": 77},
     "moe_swiglu_backward": {"tokens": 293},
+    "moe_swiglu_saved_backward": {"tokens": 293},
     "moe_layer_backward": {"tokens": 192},
 }
 GAPS = {"decoder_block": 2e-2}  # many roundings one after another  # fmt: skip
 BY_LIBRARY = {
     "decoder_block": ("q", "kv", "o", "wide", "down"),
     "moe_swiglu_backward": ("inner", "hidden", "token", "weight"),
+    "moe_swiglu_saved_backward": ("weight", "down"),
 }
 CHECK = """
 import json, sys

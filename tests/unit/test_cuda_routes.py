@@ -46,6 +46,7 @@ from kernelarc.genomes.routes._cuda_layer import cuda_layer_route
 from kernelarc.genomes.routes._cuda_moe import CudaExpert, cuda_expert_route
 from kernelarc.genomes.routes._cuda_nvfp4_gqa import cuda_nvfp4_gqa_route, nvfp4_roles
 from kernelarc.genomes.routes._cuda_route import resident_clusters
+from kernelarc.genomes.routes._cuda_saved import cuda_saved_route
 from kernelarc.genomes.routes._cuda_source import cuda_source
 from kernelarc.genomes.routes._matmul import MatmulForm
 from kernelarc.genomes.routes._products import products_source
@@ -61,6 +62,7 @@ MAKERS = {
     "nvfp4_gqa": cuda_nvfp4_gqa_route,
     "decoder_block": cuda_block_route,
     "moe_swiglu_backward": cuda_expert_route,
+    "moe_swiglu_saved_backward": cuda_saved_route,
     "moe_layer_backward": cuda_layer_route,
 }
 

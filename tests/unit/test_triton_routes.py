@@ -153,8 +153,7 @@ def test_each_packaged_problem_has_two_routes(name: str) -> None:
     problem = packaged_problem(name)
     routes = kernel_routes(recognised(problem.operator))
     served = [r.name for r in routes if all(r.unsuited(w) is None for w in problem.workloads)]
-    expected = ["triton"] if name == "moe_swiglu_saved_backward" else ["cuda", "triton"]
-    assert sorted(served) == expected
+    assert sorted(served) == ["cuda", "triton"]
 
 
 CHECK = """

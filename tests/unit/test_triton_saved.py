@@ -67,7 +67,8 @@ def test_the_space_is_wide_and_what_is_drawn_fits() -> None:
         seeds = [seed.genome for seed in route.seeds(workload, HOPPER)]
         assert len(seeds) >= 4 and all(map(space.contains, seeds))
         assert all(seeds[0][f"{name}_form"] == "pair" for name in ("token", "weight"))
-        assert {genome["token_form"] for genome in seeds} == {"pair", "tf32", "one"}
+        assert {genome["token_form"] for genome in seeds} == {"pair", "tf32"}
+        assert sum(genome["token_form"] == "pair" for genome in seeds) >= 3
         for _ in range(20):
             held: dict[str, Any] = dict(space.sample(rng).items())
             wide = 2 if held["weight_form"] == "one" else 4
