@@ -22,6 +22,8 @@ CASES = [
 def test_forms_give_what_the_job_wants_at_packaged_sizes(name: str, form: Any) -> None:
     """Operators, their arguments and result types as torch checks them; nothing is computed."""
     torch = pytest.importorskip("torch", reason="the forms are written with torch")
+    if torch.version.cuda is None:  # even tensors that are not there need its device type
+        pytest.skip("this torch is built without CUDA")
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     problem = packaged_problem(name)
