@@ -15,7 +15,6 @@ seeds, with a 95 % interval and how often exchanged signs give as large a differ
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 import tempfile
@@ -31,9 +30,10 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from kernelarc.bench import ReplayDevice
+from kernelarc.bench.experiments._following import Follower
 from kernelarc.bench.experiments._machine import keep, output_option
-from kernelarc.engine import CampaignSettings, Counts, Observer, run
-from kernelarc.genomes import Judged, KernelarcError, Status
+from kernelarc.engine import CampaignSettings, run
+from kernelarc.genomes import KernelarcError, Status
 
 BANDIT = ", bandit"
 WAYS: Mapping[str, Mapping[str, Any]] = {
@@ -67,29 +67,12 @@ class Task:
     starts: bool
 
 
-class _Follower(Observer):
-    """Notes the best after every unique evaluation."""
-
-    def __init__(self) -> None:
-        self.curve: list[float] = []
-
-    def on_verdict(self, judged: Judged, counts: Counts) -> None:
-        """Note one."""
-        found = judged.evaluation
-        if found.properties.get("reused", False):
-            return
-        best = self.curve[-1] if self.curve else math.inf
-        if found.status is Status.OK and found.measurement is not None:
-            best = min(best, found.measurement.objective)
-        self.curve.append(best)
-
-
 def play(task: Task) -> list[float]:
     """Run a campaign; return the best over the optimum after 1, 2, ... evaluations."""
     with threadpool_limits(1), tempfile.TemporaryDirectory(prefix="kernelarc-bandit-") as folder:
         store, curve = str(Path(folder) / "campaign.db"), list[float]()
         for path in filter(None, (task.teacher, task.path)):
-            device, follower = _device(path, task.starts), _Follower()
+            device, follower = _device(path, task.starts), Follower()
             settings = CampaignSettings(
                 target=str(path), budget=task.budget, seed=task.seed, store=store, **WAYS[task.way]
             )

@@ -29,9 +29,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from kernelarc.bench import ReplayDevice
+from kernelarc.bench.experiments._following import Follower
 from kernelarc.bench.experiments._machine import keep, output_option
-from kernelarc.engine import CampaignSettings, Counts, Observer, run
-from kernelarc.genomes import InputError, Judged, KernelarcError, Status
+from kernelarc.engine import CampaignSettings, run
+from kernelarc.genomes import InputError, KernelarcError, Status
 
 COLD, WARM, EVEN = "cold", "warm", "warm, without controller"
 # Campaign settings that differ from the defaults, by way to search.
@@ -74,23 +75,6 @@ class Task:
     seed: int
     budget: int
     ways: tuple[str, ...]
-
-
-class _Follower(Observer):
-    """Notes the best after every unique evaluation."""
-
-    def __init__(self) -> None:
-        self.curve: list[float] = []
-
-    def on_verdict(self, judged: Judged, counts: Counts) -> None:
-        """Note one."""
-        found = judged.evaluation
-        if found.properties.get("reused", False):
-            return
-        best = self.curve[-1] if self.curve else math.inf
-        if found.status is Status.OK and found.measurement is not None:
-            best = min(best, found.measurement.objective)
-        self.curve.append(best)
 
 
 def pairs_in(folder: Path) -> list[Pair]:
@@ -148,7 +132,7 @@ def play(task: Task) -> dict[str, dict[str, list[float]]]:
 
 
 def _campaign(path: Path, task: Task, store: Path, settings: Mapping[str, Any]) -> list[float]:
-    device, follower = _device(path), _Follower()
+    device, follower = _device(path), Follower()
     values = {"target": str(path), "store": str(store), "budget": task.budget, "seed": task.seed}
     asked = CampaignSettings.from_values({**values, **settings})
     result = run(asked, device=device, problem=device.problem, observer=follower)
